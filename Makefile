@@ -14,7 +14,7 @@ PARTS := wire storage sdk proxy spark compat_tests bench testkit tools examples
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast lint serve bench bench-kv sim fuzz docs clean
+.PHONY: demo test test-fast test-pythons lint serve bench bench-kv sim fuzz kv-histories docs clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lanemq needs Python 3.11 or newer; set PYTHON=/path/to/it")'
@@ -28,7 +28,7 @@ $(DOCS_READY): $(READY)
 
 # The Spark part needs some 500 MB of packages, which the inner loop goes without.
 $(SPARK_READY): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark,delta,iceberg]'
 	@touch $@
 
 lint: $(SPARK_READY)
@@ -46,6 +46,8 @@ lint: $(SPARK_READY)
 	$(BIN)/python tools/check_words.py
 	$(BIN)/python tools/check_tests.py
 	$(BIN)/python sdk/tools/generate_faces.py --check
+	$(BIN)/python tools/write_rights.py --check
+	$(BIN)/python compat_tests/tools/write_compatibility.py --check
 
 test: lint $(DOCS_READY)
 	$(BIN)/pytest --quiet --numprocesses auto --dist worksteal -m 'not peers and not slow'
@@ -56,6 +58,10 @@ test: lint $(DOCS_READY)
 # is slow, and to find that out takes two seconds.
 test-fast: $(READY)
 	LANEMQ_TESTS=quick $(IN_MEMORY) $(BIN)/pytest --quiet --override-ini tmp_path_retention_policy=failed --numprocesses auto --dist worksteal -m 'not peers and not slow' --ignore spark/tests
+
+# The core of the tests with newer Pythons, each in an environment of its own below build/pythons.
+test-pythons: $(READY)
+	$(BIN)/python tools/test_pythons.py
 
 serve: $(READY)
 	$(BIN)/lanemq serve
@@ -71,8 +77,13 @@ bench-kv: $(READY)
 	$(BIN)/lanemq bench kv --against etcd --entries $(or $(ENTRIES),10000000)
 
 # One simulated cluster; SEED and STEPS repeat a run, ONLY=go_past lets nothing else happen in it.
+# PROXY=1 puts two proxies before it; RUNS=100 JOBS=2 runs so many seeds, some at once.
 sim: $(READY)
-	$(BIN)/python -m lanemq.testkit.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(if $(ONLY),--only $(ONLY)) $(if $(TRANSACTIONS),--transactions) $(if $(KEYS),--keys)
+	$(BIN)/python -m lanemq.testkit.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(if $(ONLY),--only $(ONLY)) $(if $(TRANSACTIONS),--transactions) $(if $(KEYS),--keys) $(if $(PROXY),--proxy) $(if $(RUNS),--runs $(RUNS)) $(if $(JOBS),--jobs $(JOBS))
+
+# Clients of keys while brokers are killed, damaged, and their clocks set. SEED draws what happens.
+kv-histories: $(READY)
+	$(BIN)/python -m lanemq.testkit.kv_histories --kills $(or $(KILLS),100) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
 # Requests that are almost right, at real servers. SEED repeats what a run sent.
 fuzz: $(READY)

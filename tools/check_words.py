@@ -1,7 +1,8 @@
 """Finds words of our own making that the field has a term for, so that none of them comes back.
 
 ``python tools/check_words.py`` reads the names of modules, classes, functions and attributes, and
-the text of code and pages. Words of our own that have to be stand in docs/glossary.md.
+the text of code and pages. Words of our own that have to be stand in docs/glossary.md. A word that
+has an owner names one class of the product, and no other.
 """
 
 import ast
@@ -13,6 +14,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 PARTS: Final = ("wire", "storage", "proxy", "sdk", "spark", "compat_tests", "bench", "testkit")
+PRODUCT: Final = ("wire", "storage", "proxy", "sdk", "spark")
 OWN_TEST: Final = "test_words.py"
 NAMES: Final = {
     "Crew": "WorkerPool",
@@ -27,11 +29,54 @@ NAMES: Final = {
 }
 """Maps names, as they are but for underscores around and an s behind, to what to write instead."""
 PHRASES: Final = {
+    "anew": "again",
     "crew": "worker pool",
     "errand": "call",
+    "go on at": "continue at",
+    "goes on at": "continues at",
     "let go of": "release, give up",
+    "mend": "fix",
+    "mended": "fixed",
+    "not any more": "no longer",
     "taker": "receiver, or who it is",
 }
+OWNERS: Final = {
+    "Chain": "wire/lanemq/wire/logical/_chain.py",
+    "CommitTo": "wire/lanemq/wire/logical/_commit_to.py",
+    "LogicalProgress": "proxy/lanemq/proxy/broker/logical/state/_progress.py",
+    "LogicalQueues": "wire/lanemq/wire/logical/_queues.py",
+    "LogicalRoutes": "proxy/lanemq/proxy/logical/listener/brokers/_routes.py",
+    "Progress": "storage/lanemq/storage/tools/checks/_findings.py",
+    "ProgressSearch": "wire/lanemq/wire/logical/_progress_search.py",
+    "PullFrom": "wire/lanemq/wire/logical/_pull_from.py",
+    "PullRequest": "proxy/lanemq/proxy/sessions/values/_pull_request.py",
+    "RequestSpec": "wire/lanemq/wire/requests/_spec.py",
+    "SearchByTime": "wire/lanemq/wire/logical/_search_by_time.py",
+    "Segment": "wire/lanemq/wire/logical/_segment.py",
+    "SegmentBroker": "proxy/lanemq/proxy/logical/listener/brokers/_broker.py",
+    "SendTo": "wire/lanemq/wire/logical/_send_to.py",
+    "TopicMapping": "proxy/lanemq/proxy/logical/rules/_mapping.py",
+    "TopicView": "proxy/lanemq/proxy/logical/listener/brokers/_views.py",
+    "Verdict": "storage/lanemq/storage/derive/_compare.py",
+}
+"""Class or alias -> the one module of the product that may define it."""
+
+
+def second_owners(path: str, tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """Iterate over definitions of a module whose words have another owner, as ``coined_names``."""
+    for node in tree.body:
+        match node:
+            case ast.ClassDef(name=name):
+                names = [name]
+            case ast.Assign(targets=[*targets]):
+                names = [target.id for target in targets if isinstance(target, ast.Name)]
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names = [name]
+            case _:
+                continue
+        for name in names:
+            if (owner := OWNERS.get(name, path)) != path:
+                yield node.lineno, name, f"another name: it is that of {owner}"
 
 
 def coined_names(stem: str, tree: ast.AST) -> Iterator[tuple[int, str, str]]:
@@ -65,7 +110,10 @@ def main() -> None:
         text = path.read_text(encoding="utf-8")
         found = list(coined_phrases(text))
         if path.suffix == ".py":
-            found += coined_names(path.stem, ast.parse(text))
+            tree, name = ast.parse(text), path.relative_to(ROOT).as_posix()
+            found += coined_names(path.stem, tree)
+            if name.split("/")[1:2] == ["lanemq"] and name.split("/")[0] in PRODUCT:
+                found += second_owners(name, tree)
         for line, word, instead in found:
             is_fine = False
             print(f"{path.relative_to(ROOT)}:{line}: instead of {word!r} write {instead}")

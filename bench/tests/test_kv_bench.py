@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import msgspec
@@ -12,10 +11,12 @@ from rich.console import Console
 
 from lanemq.bench._results import Machine
 from lanemq.bench.cli import bench
+from lanemq.bench.kv import _kv
 from lanemq.bench.kv._command import show_kv_bench
 from lanemq.bench.kv._kv import NO_ETCD
 from lanemq.bench.kv._results import KV_MEASURES, KvBench, KvSize
-from lanemq.bench.kv._size import key_of, measure_size, write_snapshot
+from lanemq.bench.kv._size import WRITES, key_of, measure_size, write_snapshot
+from lanemq.compat import BuildFailed
 from lanemq.testkit.peers import require_tools
 from lanemq.wire.kv import SnapshotReader
 
@@ -31,9 +32,16 @@ RESULT = KvBench(
         "lanemq": {measure: [700.0, 800.0, 900.0] for measure in KV_MEASURES},
         "etcd": {measure: [1500.0, 1500.0, 1500.0] for measure in KV_MEASURES},
     },
+    processor_us={
+        "lanemq": {measure: [60.0, 61.0, 70.0] for measure in KV_MEASURES},
+        "etcd": {measure: [120.0, 122.0, 150.0] for measure in KV_MEASURES},
+    },
+    processor_ratios=dict.fromkeys(KV_MEASURES, 2.05),
     ratios=dict.fromkeys(KV_MEASURES, 2.0),
     missing={},
-    size=KvSize(10_000_000, 200_000.0, 250_000.0, 300.0, 400.0, 0.8, 2.0, 1500.0),
+    size=KvSize(
+        10_000_000, 200_000.0, 250_000.0, 300.0, 400.0, 0.8, 2.0, 1500.0, 2.34, 1.23, 9_876
+    ),
 )
 
 
@@ -52,7 +60,17 @@ def test_the_json_has_the_members_every_bench_reports() -> None:
 
 def test_people_see_medians_ratios_percentiles_and_size() -> None:
     text = shown(RESULT)
-    for part in ("2,000", "1,000 - 3,000", "2.00", "800", "1,500", "10,000,000 entries", "0.80"):
+    for part in (
+        "2,000",
+        "1,000 - 3,000",
+        "2.00",
+        "800",
+        "1,500",
+        "10,000,000 entries",
+        "0.80",
+        "2.34",
+        "9,876",
+    ):
         assert part in text, part
 
 
@@ -61,7 +79,9 @@ def test_where_etcd_is_missing_that_is_said_and_there_are_no_ratios() -> None:
         RESULT,
         samples={"lanemq": RESULT.samples["lanemq"]},
         ratios={},
-        missing={"etcd": NO_ETCD},
+        processor_us={"lanemq": RESULT.processor_us["lanemq"]},
+        processor_ratios={},
+        missing={"etcd": NO_ETCD.format("no network")},
         size=None,
     )
     text = shown(alone)
@@ -80,25 +100,32 @@ def test_the_snapshot_has_the_entries_in_their_order(tmp_path: Path) -> None:
 @pytest.mark.peers
 @pytest.mark.slow
 def test_a_short_run_measures_everything(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Beside etcd on PATH, or the one that is built; and without one that can be."""
     require_tools("go")
-    has_etcd = shutil.which("etcd") is not None
     arguments = ["kv", "--against", "etcd", "--rounds", "1", "--seconds", "0.3", "--warm-up", "0.1"]
     options = ["--folder", str(tmp_path), "--json"]
     result = CliRunner().invoke(bench, [*arguments, *options], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)
-    assert set(printed["samples"]) == ({"lanemq", "etcd"} if has_etcd else {"lanemq"})
+    for rows in (printed["samples"], printed["processor_us"]):
+        assert set(rows) == {"lanemq", "etcd"}
+        assert set(rows["lanemq"]) == set(rows["etcd"]) == set(KV_MEASURES)
     assert all(rates[0] > 0 for rates in printed["samples"]["lanemq"].values())
-    assert set(printed["ratios"]) == (set(KV_MEASURES) if has_etcd else set())
-    assert printed["missing"] == ({} if has_etcd else {"etcd": NO_ETCD})
+    assert set(printed["ratios"]) == set(KV_MEASURES)
+    assert printed["missing"] == {}
     assert list(tmp_path.iterdir()) == []
-    # The same on a machine without etcd.
     folders = os.environ["PATH"].split(os.pathsep)
     without = [folder for folder in folders if not (Path(folder) / "etcd").exists()]
     monkeypatch.setenv("PATH", os.pathsep.join(without))
+
+    def no_build() -> Path:
+        raise BuildFailed(["go", "build"], 1, "no network")
+
+    monkeypatch.setattr(_kv, "_build_etcd", no_build)
     result = CliRunner().invoke(bench, [*arguments, *options], catch_exceptions=False)
     printed = json.loads(result.stdout)
-    assert (printed["ratios"], printed["missing"]) == ({}, {"etcd": NO_ETCD})
+    assert (printed["ratios"], printed["processor_ratios"]) == ({}, {})
+    assert "no network" in printed["missing"]["etcd"]
 
 
 @pytest.mark.slow
@@ -109,3 +136,5 @@ async def test_a_hundred_thousand_entries_come_and_go(tmp_path: Path) -> None:
     assert size.page_ms <= size.page_p99_ms
     assert 0 < size.rss_mib <= RSS_MAX_MIB
     assert size.rss_read_mib <= RSS_MAX_MIB
+    assert size.start_s > 0
+    assert 0 < size.redone <= WRITES + 1  # not the import, which is durable by then

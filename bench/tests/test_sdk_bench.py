@@ -15,7 +15,8 @@ from rich.console import Console
 
 from lanemq.bench._results import Machine, SdkBench, StagedBench
 from lanemq.bench.cli import bench, show_sdk_bench
-from lanemq.bench.clients._sdk import JAVA, MEASURES, PYROCKETMQ
+from lanemq.bench.clients._faces_client import FACES as OTHER_FACES
+from lanemq.bench.clients._sdk import FACES, JAVA, MEASURES, PYROCKETMQ
 from lanemq.bench.clients._sdk_client import answer
 from lanemq.compat import CommandRefused, Control
 
@@ -27,6 +28,11 @@ RESULT = SdkBench(
         JAVA: {measure: [100.0, 50.0, 160.0] for measure in MEASURES},
     },
     ratios={JAVA: dict.fromkeys(MEASURES, 2.0)},
+    processor_us={
+        "lanemq": {measure: [30.0, 20.0, 10.0] for measure in MEASURES},
+        JAVA: {measure: [40.0, 50.0, 45.0] for measure in MEASURES},
+    },
+    processor_ratios={"lanemq": dict.fromkeys(MEASURES, 2.25)},
     missing={PYROCKETMQ: "not installable: no package index"},
     staged=StagedBench(
         rates={"concurrent": [1000.0], "staged": [950.0]},
@@ -46,6 +52,8 @@ def test_people_see_medians_ranges_ratios_and_who_is_missing() -> None:
     assert "send_64" in shown
     assert "2.00" in shown
     assert "100 - 300" in shown
+    assert "45.0" in shown
+    assert "2.25" in shown
     assert f"{PYROCKETMQ}: not installable" in shown
     assert "staged listener: 950 messages/s, 8.4 us of its process each" in shown
     assert "what stages cost: 5.0%; the proposal's example of six seconds: 6.050 s" in shown
@@ -87,6 +95,21 @@ def test_the_client_program_sends_and_consumes(name_server: str) -> None:
     read = ask("consume", name_server=name_server, topic="T", group="g", count=count)
     assert read["result"]["messages"] == count
     assert read["result"]["seconds"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("face", ["blocking", "aio"])
+def test_the_programs_of_the_other_faces_send_and_consume(name_server: str, face: str) -> None:
+    def ask_face(command: str, **arguments: object) -> dict[str, Any]:
+        line = msgspec.json.encode({"id": 7, "command": command, **arguments})
+        found: dict[str, Any] = answer(line, OTHER_FACES[face])["result"]
+        return found
+
+    place = {"name_server": name_server, "topic": f"F-{face}"}
+    sent = ask_face("send", **place, threads=3, seconds=0.2)
+    assert sent["messages"] >= 3
+    read = ask_face("consume", **place, group=face, count=sent["messages"] + 1)
+    assert read["messages"] == sent["messages"] + 1
 
 
 @pytest.mark.slow
@@ -132,12 +155,14 @@ def test_a_short_run_measures_every_client(monkeypatch: pytest.MonkeyPatch) -> N
     result = CliRunner().invoke(bench, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)
-    clients = {"lanemq", JAVA, PYROCKETMQ} - set(printed["missing"])
+    clients = {*FACES, JAVA, PYROCKETMQ} - set(printed["missing"])
     assert set(printed["samples"]) == clients
     assert set(printed["ratios"]) == clients - {"lanemq"}
     for ratios in printed["ratios"].values():
         assert set(ratios) == set(MEASURES)
         assert all(ratio > 0 for ratio in ratios.values())
+    assert set(printed["processor_ratios"]) == set(FACES)
+    assert set(printed["processor_us"]) == clients
     staged = printed["staged"]
     assert all(len(rates) == 1 for rates in staged["rates"].values())
     assert staged["example_s"][0] >= 6

@@ -20,6 +20,7 @@ from lanemq.compat.servers._clusters import (
     running,
 )
 from lanemq.compat.servers._mqadmin import open_mqadmin
+from lanemq.compat.servers._proxy import behind_proxy
 from lanemq.compat.servers._waiting import PATIENT_CLIENT, PATIENT_S
 from lanemq.sdk import (
     ClientOptions,
@@ -121,6 +122,14 @@ async def test_java_clients_are_let_in_and_refused_as_by_apache(tmp_path: Path) 
     for version in ("4.9.7", "5.3.3"):
         assert told["apache", version] == expected, "the control"
         assert told["lanemq", version] == expected
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.3.3"])
+async def test_a_proxy_passes_requests_on_signed_as_they_are(version: str, tmp_path: Path) -> None:
+    """The brokers behind it check them, and their refusals come back as they are."""
+    async with guarded(apache, tmp_path) as cluster, behind_proxy(cluster) as proxied:
+        told = await try_access(proxied, version, ATTEMPTS)
+    assert told == [attempt.expected for attempt in ATTEMPTS]
 
 
 async def test_batches_and_topics_that_apache_lets_pass_are_checked(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from lanemq.compat.servers._clusters import (
     running,
 )
 from lanemq.compat.servers._mqadmin import open_mqadmin
+from lanemq.compat.servers._proxy import behind_proxy
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
@@ -123,3 +124,17 @@ async def test_clients_and_mqadmin_notice_no_difference(tmp_path: Path) -> None:
         assert told["lanemq", version] == expected
     assert printed["lanemq"] == printed["apache"]
     assert all(text for _, text in printed["lanemq"])
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.3.3"])
+async def test_a_proxy_passes_requests_on_signed_as_they_are(version: str, tmp_path: Path) -> None:
+    """The brokers behind it check them, and their refusals come back as they are."""
+    attempts = (
+        *SETUP,
+        *(one for one in ATTEMPTS if one.account in (NOBODY, STRANGER)),
+        Attempt((CHIEF[0], CLERK[1]), "send", "orders", "anyone", "16 check signature failed."),
+        Attempt(CHIEF, "pull", "wages", "readers", "ok FOUND"),
+    )
+    async with guarded(apache, tmp_path) as cluster, behind_proxy(cluster) as proxied:
+        told = await try_access(proxied, version, attempts)
+    assert told == [attempt.expected for attempt in attempts]

@@ -258,7 +258,9 @@ async def progress(admin: AdminClient, broker: str, cluster: Cluster) -> None:
     assert tracks[GROUP] is TrackType.NOT_ONLINE
     for timestamp_ms, offset in ((0, 0), (-1, 3)):
         done = await reset_offsets_by_time(admin, GROUP, TOPIC, timestamp_ms)
-        assert (done.online or {}).get(QUEUE, offset) == offset
+        assert done.online is None
+        assert done.offline is not None
+        assert {row.queue: row.rollback_offset for row in done.offline}[QUEUE] == offset
         table = (await admin.consume_stats(broker, GROUP, topic=TOPIC)).offset_table
         assert table[QUEUE].consumer_offset == offset
 

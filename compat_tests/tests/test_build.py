@@ -6,7 +6,7 @@ import pytest
 
 from lanemq.compat import BuildFailed
 from lanemq.compat.peers._build import built, peers_dir, recipe_hash, run_tool
-from lanemq.compat.peers._programs import JAVA_CLIENTS, client_sources, driver_sources
+from lanemq.compat.peers._drivers import JAVA_CLIENTS, client_sources, driver_sources
 
 
 @pytest.fixture(autouse=True)

@@ -72,7 +72,7 @@ def test_no_part_hides_the_others() -> None:
 def test_every_part_says_that_it_is_typed() -> None:
     entries = [path for part in PARTS for path in (ROOT / part / "lanemq").iterdir()]
     packages = [path for path in entries if path.is_dir() and path.name != "__pycache__"]
-    assert len(packages) == len(PARTS) + 1  # proxy/ has lanemq.testing as well
+    assert len(packages) == len(PARTS) + 2  # wire/ has lanemq.local, proxy/ lanemq.testing
     assert [path for path in packages if not (path / "py.typed").exists()] == []
 
 

@@ -27,7 +27,7 @@ from lanemq.compat.logical._brokers import (
     add_broker,
     several_brokers,
 )
-from lanemq.compat.peers._programs import java_driver
+from lanemq.compat.peers._drivers import java_driver
 from lanemq.compat.servers._apache import apache_broker
 from lanemq.compat.servers._clusters import TEST_SETTINGS, lanemq_broker
 from lanemq.compat.servers._waiting import PATIENT_S, until
@@ -521,9 +521,10 @@ class Model:
         return _nearest_of([message for part in self.parts for message in part], time_ms)
 
     def _preview(self, time_ms: int) -> int:
-        """The nearest of a sealed segment that was written at that time, else of the open one."""
+        """The nearest of the first sealed segment that was written at that time or later, as its
+        route has no time left out between them, else of the open one."""
         for part in self.parts[:-1] if self.is_open else self.parts:
-            if part[0][1] <= time_ms <= part[-1][1]:
+            if time_ms <= part[-1][1]:
                 return _nearest_of(part, time_ms)
         if not self.is_open:
             return -1  # it asks the successor, whose place is not known

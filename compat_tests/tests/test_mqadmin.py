@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,16 +21,12 @@ from lanemq.compat import running as running_cluster
 from lanemq.compat.servers._apache import TEST_STORE
 from lanemq.compat.servers._mqadmin import MqadminShell, open_mqadmin
 from lanemq.compat.servers._volatile import VOLATILE, without_volatile
-from lanemq.compat.servers._waiting import PATIENT_CLIENT, PATIENT_PRODUCER, PATIENT_S, until
+from lanemq.compat.servers._waiting import PATIENT_PRODUCER, PATIENT_S, until
+from lanemq.compat.tools._stand import reading
 from lanemq.sdk import (
-    ConcurrentListener,
-    ConsumeFrom,
     Message,
-    PushOptions,
-    ReceivedMessage,
     SendResult,
     open_producer,
-    open_push_consumer,
 )
 from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.sdk.admin.cli import admin as admin_commands
@@ -63,27 +59,6 @@ class Prepared:
     broker: str
     message_id: str
     offset_id: str
-
-
-@asynccontextmanager
-async def consumer(cluster: Cluster, group: str) -> AsyncIterator[None]:
-    async def handle(messages: Sequence[ReceivedMessage]) -> None:
-        pass
-
-    async with open_push_consumer(
-        group,
-        name_servers=cluster.name_server,
-        subscriptions={TOPIC: "*"},
-        listener=ConcurrentListener(handle),
-        options=PushOptions(
-            consume_from=ConsumeFrom.FIRST_OFFSET,
-            rebalance_interval_s=0.5,
-            offset_persist_interval_s=0.5,
-            pull_suspend_s=0.5,  # the first answer brings the offset that is reported
-            client=replace(PATIENT_CLIENT, route_refresh_s=0.5),
-        ),
-    ):
-        yield
 
 
 async def routed(admin: AdminClient, *topics: str) -> None:
@@ -138,9 +113,9 @@ async def prepared(cluster: Cluster) -> AsyncIterator[Prepared]:
                 for n in range(4)
             ]
         await indexed(admin, results)
-        async with consumer(cluster, GONE):
+        async with reading(cluster, GONE, TOPIC):
             await consumed(admin, GONE)
-        async with consumer(cluster, LIVE):
+        async with reading(cluster, LIVE, TOPIC):
             await consumed(admin, LIVE)
             yield Prepared(cluster, admin, broker, results[1].message_id, results[1].offset_id)
 

@@ -1,6 +1,7 @@
 """The report says what the cells say, to machines and to people."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 from hypothesis import given
@@ -9,7 +10,7 @@ from rich.console import Console
 
 from lanemq.compat import CellResult
 from lanemq.compat.matrix._report_file import write_report
-from lanemq.compat.matrix._results import count_outcomes, decode_report, encode_report
+from lanemq.compat.matrix._results import Report, count_outcomes, decode_report, encode_report
 from lanemq.compat.matrix._show import show_matrix
 
 CELLS = [
@@ -19,10 +20,14 @@ CELLS = [
     CellResult("go-2.1.0", "apache-4.9.7", "pull", "not applicable", "no <pull> consumer", 0.0),
 ]
 
+BEGUN = datetime(2026, 11, 28, 3, 50, tzinfo=UTC)
+REPORT = Report(BEGUN, "0.1.0", CELLS)
+
 
 def test_the_json_report_has_the_promised_members() -> None:
-    report = json.loads(encode_report(CELLS))
-    assert list(report) == ["cells"]
+    report = json.loads(encode_report(REPORT))
+    assert list(report) == ["begun", "lanemq", "cells"]
+    assert report["begun"] == "2026-11-28T03:50:00Z"
     assert report["cells"][0] == {
         "client": "java-4.9.7",
         "server": "lanemq",
@@ -47,7 +52,8 @@ def test_the_json_report_has_the_promised_members() -> None:
     )
 )
 def test_a_report_reads_back_as_it_was(cells: list[CellResult]) -> None:
-    assert decode_report(encode_report(cells)) == cells
+    report = Report(BEGUN, "0.1.0", cells)
+    assert decode_report(encode_report(report)) == report
     assert sum(count_outcomes(cells).values()) == len(cells)
 
 
@@ -58,7 +64,7 @@ def test_every_outcome_is_counted_also_those_that_nothing_has() -> None:
 
 def test_the_html_report_shows_every_cell_and_escapes_reasons(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    write_report(path, CELLS)
+    write_report(path, REPORT)
     page = path.read_text(encoding="utf-8")
     assert page.count('class="passed"') == 1
     assert "no &lt;pull&gt; consumer" in page
@@ -67,8 +73,8 @@ def test_the_html_report_shows_every_cell_and_escapes_reasons(tmp_path: Path) ->
 
 def test_a_path_without_html_gets_json(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    write_report(path, CELLS)
-    assert decode_report(path.read_bytes()) == CELLS
+    write_report(path, REPORT)
+    assert decode_report(path.read_bytes()) == REPORT
 
 
 def test_the_terminal_shows_one_table_for_each_server_and_each_reason_once() -> None:

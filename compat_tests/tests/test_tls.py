@@ -30,6 +30,7 @@ from lanemq.compat.clients._driver import Driver
 from lanemq.compat.servers._apache import with_tls
 from lanemq.compat.servers._clusters import TEST_SETTINGS
 from lanemq.compat.servers._control import Control
+from lanemq.compat.servers._proxy import behind_proxy
 from lanemq.compat.servers._waiting import CALL_S, PATIENT_CLIENT, PATIENT_S, until
 from lanemq.sdk import (
     ConsumeFrom,
@@ -317,3 +318,27 @@ async def test_a_plain_request_to_an_enforcing_broker(
             while await admin.max_offset(broker, end) < done:  # noqa: ASYNC110
                 await trio.sleep(0.1)
         assert await admin.max_offset(broker, end) == done
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_proxy_speaks_tls_with_clients_and_with_apache_s_servers(
+    version: str, authority: Authority, tmp_path: Path
+) -> None:
+    """Neither the proxy nor the broker behind it takes a plain connection."""
+    described = await trio.to_thread.run_sync(apache_cluster, version, tmp_path)
+    tls = settings_file(authority, tmp_path)
+    for daemon, mode in zip(described.daemons, ("permissive", "enforcing"), strict=True):
+        daemon.command[:] = with_tls(daemon.command, tls, mode)
+    described.made_control = Control(described.name_server, tls=authority.trusted())
+    of_proxy = tmp_path / "proxy.properties"
+    of_proxy.write_text(tls.read_text() + "tls.server.mode=enforcing\n")
+    async with (
+        running_cluster(described, logs=Path("compat-logs"), graceful=False) as cluster,
+        behind_proxy(cluster, tls_config=of_proxy, tls=authority.trusted()) as proxied,
+        secure_client(version, tmp_path / "tls", authority.path) as secure,
+        open_client(f"java-{version}", tmp_path / "plain") as plain,
+    ):
+        over_tls = Cell("tls", secure, proxied)
+        await exchange(over_tls, over_tls)
+        await exchange_with_sdk(proxied, over_tls, authority.trusted())
+        await is_refused(Cell("plain", plain, proxied), await over_tls.topic())

@@ -48,7 +48,8 @@ async def send_half(client: Client, key: str) -> Frame:
 async def end(client: Client, offset: int, position: int, state: int, *, asked: bool) -> None:
     header = EndTransaction("pg", offset, position, state, "id", from_transaction_check=asked)
     answer = await client.call(RequestCode.END_TRANSACTION, header.to_fields())
-    assert answer.code == 0, answer.remark
+    # To lanemq an answer about a copy of a message that has ended says nothing new.
+    assert answer.code == 0 or (asked and "ended already" in (answer.remark or "")), answer.remark
 
 
 async def answer_checks(client: Client, asked: list[bytes]) -> None:

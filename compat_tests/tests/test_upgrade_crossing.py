@@ -135,7 +135,7 @@ async def test_stores_go_to_and_fro_at_every_stage(tmp_path: Path) -> None:
 async def test_work_of_4_9_7_after_a_rollback_counts_when_the_store_goes_up_again(
     stage: Stage, copied: bool, tmp_path: Path
 ) -> None:
-    """4.9.7 counts groups anew, and writes offsets without a version."""
+    """4.9.7 counts groups again, and writes offsets without a version."""
     stand = StoreStand(tmp_path)
     async with stand.run("lanemq", Stage.ROCKSDB):
         await stand.make_topic("T", QUEUES)

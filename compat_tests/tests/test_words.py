@@ -42,6 +42,25 @@ def test_phrases_of_our_own_making_are_found(text: str, found: list[tuple[int, s
     assert [(line, instead) for line, _, instead in check_words.coined_phrases(text)] == found
 
 
+@pytest.mark.parametrize(
+    ("path", "source", "found"),
+    [
+        ("proxy/x.py", "class Segment: ...", ["Segment"]),
+        ("proxy/x.py", "Verdict = int\nProgress: type = int\nother = 1", ["Verdict", "Progress"]),
+        ("proxy/x.py", "def f():\n    Segment = 1\nclass SegmentKey: ...", []),
+        (check_words.OWNERS["Segment"], "class Segment: ...", []),
+    ],
+)
+def test_a_word_with_an_owner_names_nothing_else(path: str, source: str, found: list[str]) -> None:
+    assert [name for _, name, _ in check_words.second_owners(path, ast.parse(source))] == found
+
+
+def test_owners_define_their_words() -> None:
+    for name, path in check_words.OWNERS.items():
+        text = (check_words.ROOT / path).read_text()
+        assert f"class {name}" in text or f"\n{name} = " in text, path
+
+
 @pytest.mark.slow
 def test_code_and_pages_have_none(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:

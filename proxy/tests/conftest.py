@@ -17,6 +17,7 @@ from lanemq.proxy.net._server import Server
 from lanemq.storage import system_clock_ms
 from lanemq.testkit.logical.cluster import LogicalCluster
 from lanemq.testkit.logical.mapped import mapped_cluster
+from lanemq.testkit.logs import every_line_logged
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
 from lanemq.testkit.proxy.peers import Connect, Dial, Peer, Recorded
 from lanemq.testkit.proxy.turns import Turns, turns_measured_by
@@ -32,6 +33,13 @@ def turns() -> Iterator[Turns]:
     clock = Turns()
     with turns_measured_by(clock.now_s):
         yield clock
+
+
+@pytest.fixture(autouse=True)
+def every_line() -> Iterator[None]:
+    """Lines that peers cause are all logged, whatever other tests have logged before."""
+    with every_line_logged():
+        yield
 
 
 @pytest.fixture

@@ -3,23 +3,24 @@
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from lanemq.proxy.acl import AccountControl, AccountFiles
-from lanemq.proxy.acl._control import LOOK_S
+from lanemq.proxy.acl._control import LOOK_S, SETTLED_S
 from lanemq.proxy.acl._refusals import LINES_MAX, PERIOD_S
 from lanemq.proxy.broker import BrokerConfig
 from lanemq.proxy.net._dispatch import BODY_BYTES_MAX
 from lanemq.testkit.logical.cluster import CLIENT_HOST, open_logical_cluster
+from lanemq.testkit.proxy.accounts import shared_accounts
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, send_header
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import KVTable
+from lanemq.wire.headers import ConsumeMessageDirectly, ConsumerSendMsgBack, ViewMessage
 
 CHIEF = ("chief12", "secret-of-chief")
 CLERK = ("clerk12", "secret-of-clerk")
@@ -36,6 +37,16 @@ accounts:
     groupPerms:
       - g=SUB
 """
+WHOLE = """globalWhiteRemoteAddresses:
+  - 10.0.0.12
+accounts:
+  - accessKey: chief12
+    secretKey: secret-of-chief
+    admin: true
+    topicPerms:
+      - T=PUB|SUB
+"""
+"""Of this some beginnings let in more: a shorter address, an administrator of everything."""
 
 
 def write_accounts(home: Path, text: str = ACCOUNTS.format("PUB|SUB")) -> Path:
@@ -136,6 +147,23 @@ async def test_a_changed_file_counts_within_seconds(
     added.unlink()
     await trio.sleep(LOOK_S + 1)
     assert (await visitor.send("T")).remark == REMARK.format("No acl config for visitor")
+
+
+@pytest.mark.parametrize("cut", range(0, len(WHOLE), 7))
+async def test_a_half_written_file_lets_in_nobody_that_the_whole_does_not(
+    broker: TestBroker, autojump_clock: MockClock, tmp_path: Path, cut: int
+) -> None:
+    """It is written in two parts, while the broker looks: what the first one means never counts."""
+    half = write_accounts(tmp_path, WHOLE[:cut])
+    for _ in range(round(LOOK_S / SETTLED_S) + 1):
+        await trio.sleep(SETTLED_S * 0.9)
+        assert (await broker.connect(account=CHIEF).send("Other")).code == 0, "as before"
+        assert (await broker.connect("10.0.0.1").send("T")).code == 1
+        half.write_text(WHOLE[: (cut := cut + 1)])
+    half.write_text(WHOLE)
+    await trio.sleep(LOOK_S + 1)
+    assert (await broker.connect(account=CHIEF).send("Other")).code == 1
+    assert (await broker.connect(account=CHIEF).send("T")).code == 0
 
 
 async def test_a_file_that_cannot_be_read_changes_nothing_and_is_named_once(
@@ -249,14 +277,7 @@ async def test_listeners_check_clients_and_sign_what_they_pass_on(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     write_accounts(tmp_path)
-    settings: dict[str, Any] = {
-        "acl_enable": True,
-        "rocketmq_home": tmp_path,
-        "inner_client_authentication_credentials": (
-            '{"accessKey":"chief12","secretKey":"secret-of-chief"}'
-        ),
-    }
-    async with open_logical_cluster(**settings) as cluster:
+    async with open_logical_cluster(**shared_accounts(tmp_path)) as cluster:
         for name in cluster.brokers:
             (await cluster.at(name)).account = CHIEF
         await cluster.map_all(queues=2)
@@ -272,3 +293,46 @@ async def test_listeners_check_clients_and_sign_what_they_pass_on(
             assert message.body == b"%d" % index
         answer = await client.send("Other")
         assert answer.remark == REMARK.format("No default permission for topic:Other")
+
+
+@pytest.mark.slow  # a cluster of its own
+async def test_listeners_find_messages_of_any_broker_for_those_who_may_read_them(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """Other brokers are asked in this one's name, so the listener checks what they answer."""
+    write_accounts(
+        tmp_path,
+        ACCOUNTS.format("PUB|SUB")
+        + "  - {accessKey: weak1234, secretKey: secret-of-weak, topicPerms: [mine=PUB|SUB],\n"
+        "     groupPerms: [mine=PUB|SUB]}\n",
+    )
+    async with open_logical_cluster(**shared_accounts(tmp_path)) as cluster:
+        for name in cluster.brokers:
+            (await cluster.at(name)).account = CHIEF
+        await cluster.map_all(queues=2)
+        dial = cluster.network.dialer(CLIENT_HOST)
+        host = cluster.brokers["broker1"].host
+        clerk, weak = [Client(Peer(await dial(host, LOGICAL_PORT))) for _ in range(2)]
+        clerk.account, weak.account = CLERK, ("weak1234", "secret-of-weak")
+        assert (await weak.heartbeat("w", consumers={"mine": {"mine": "*"}})).code == 0
+        for index in range(4):
+            assert (await clerk.send("T", b"%d" % index, queue_id=index)).code == 0
+            (message,) = await clerk.messages("T", queue_id=index)
+            position = message.log_position
+            seen = ViewMessage(position).to_fields()
+            assert (await clerk.call(RequestCode.VIEW_MESSAGE_BY_ID, seen)).code == 0
+            back = ConsumerSendMsgBack(offset=position, group="mine", delay_level=-1)
+            handed = ConsumeMessageDirectly(
+                consumer_group="mine", client_id="w", msg_id=message.offset_id
+            )
+            for code, header in (
+                (RequestCode.VIEW_MESSAGE_BY_ID, seen),
+                (RequestCode.CONSUMER_SEND_MSG_BACK, back.to_fields()),
+                (RequestCode.CONSUME_MESSAGE_DIRECTLY, handed.to_fields()),
+            ):
+                answer = await weak.call(code, header | {"topic": "mine"})
+                assert answer.remark == REMARK.format("No default permission for topic:T")
+                assert answer.body == b""
+            back = ConsumerSendMsgBack(offset=position, group="g", delay_level=-1)
+            answer = await clerk.call(RequestCode.CONSUMER_SEND_MSG_BACK, back.to_fields())
+            assert answer.code == 0, answer.remark

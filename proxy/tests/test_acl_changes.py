@@ -335,7 +335,7 @@ async def test_a_file_that_cannot_be_replaced_is_as_it_was(
 
 async def test_versions_count_the_changes_of_each_file(broker: TestBroker, tmp_path: Path) -> None:
     async def versions() -> Frame:
-        return await broker.connect(account=CLERK).call(RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
+        return await broker.connect(account=CHIEF).call(RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
 
     changed_ms = main_file(tmp_path).stat().st_mtime_ns // 1_000_000
     answer = await versions()

@@ -159,6 +159,34 @@ def test_what_can_hardly_be_meant_is_warned_of_and_gives_nothing(more: str, warn
     assert set(account.permissions.values()) <= {DENY}
 
 
+@pytest.mark.parametrize(
+    ("key", "name", "why"),
+    [
+        ("topicPerms", "Secret*", "no topic is called 'Secret*'"),
+        ("topicPerms", "*", "no topic is called '*'"),
+        ("topicPerms", "two names", "no topic is called 'two names'"),
+        ("topicPerms", "%LQ%0%T", "no topic is called '%LQ%0%T'"),
+        ("groupPerms", "shop*", "no name has a *"),
+        ("groupPerms", "two names", "no group is called 'two names'"),
+        ("groupPerms", "%RETRY%shop", "'%RETRY%shop' is the name of a topic"),
+    ],
+)
+def test_names_that_nothing_has_are_warned_of(key: str, name: str, why: str) -> None:
+    (told,) = read(ONE.format("clerk12") + f"    {key}: ['T=PUB', '{name}=DENY']\n").warnings
+    assert told.startswith(f"acl.yml, line 4, {key}: {why}"), told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "topicPerms: ['%RETRY%shop=SUB', '%KV%shop/jobs/*=SUB', 'a.b_REPLY_TOPIC=PUB']",
+        'groupPerms: ["anyone\'s=SUB", "%STAGE%shop=SUB"]',
+    ],
+)
+def test_names_that_something_may_have_are_not_warned_of(text: str) -> None:
+    assert read(ONE.format("clerk12") + f"    {text}\n").warnings == ()
+
+
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)

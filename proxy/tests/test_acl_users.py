@@ -1,7 +1,8 @@
 """Users and policies as 5.x has them: who is let in, what they may, and how tools change that."""
 
 import json
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,16 @@ from lanemq.proxy.acl.users._policies import (
     Entry,
     PolicyType,
     decision,
+    never_matched,
 )
 from lanemq.proxy.acl.users._resources import (
     NAME_MAX,
-    Action,
-    Kind,
     Need,
     Resource,
     group_need,
     topic_need,
 )
+from lanemq.proxy.acl.users._table import entries_of
 from lanemq.proxy.broker import BrokerConfig
 from lanemq.proxy.process._run import users_of
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, pull_header
@@ -30,6 +31,7 @@ from lanemq.wire import RequestCode as Code
 from lanemq.wire import ResponseCode
 from lanemq.wire.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from lanemq.wire.frame import Frame
+from lanemq.wire.requests import Action, Kind
 
 CHIEF, CLERK = ("chief", "of-chief"), ("clerk", "of-clerk")
 FIRST = '{"username":"chief","password":"of-chief"}'
@@ -141,6 +143,14 @@ def test_decisions_that_are_remembered_are_those_of_the_policies() -> None:
     assert decider._remembered.cache_info().currsize == DECISIONS_REMEMBERED
 
 
+def test_names_that_nest_without_end_are_nobodys() -> None:
+    everything = entry("Group:x", is_allowed=True)
+    policies = {PolicyType.CUSTOM: {everything.resource: everything}}
+    for prefix in ("%STAGE%", "%BROKER_STAGE%", "%STAGE%|a|"):
+        assert decision(policies, group_need(f"{prefix}x", Action.PUB), "10.0.0.1") is True
+        assert decision(policies, group_need(prefix * 10_000 + "x", Action.PUB), "10.0.0.1") is None
+
+
 def test_a_retry_topic_is_its_group() -> None:
     assert topic_need("%RETRY%g", Action.SUB) == group_need("g", Action.SUB)
     assert isinstance(group_need("g"), Need)
@@ -221,8 +231,10 @@ async def test_disabled_users_are_not_let_in(broker: TestBroker) -> None:
     body = UserInfo(None, "of-clerk-2", None, "enable").encode()
     assert (await chief.call(Code.AUTH_UPDATE_USER, {"username": "clerk"}, body)).code == 0
     old, new = broker.connect(account=CLERK), broker.connect(account=("clerk", "of-clerk-2"))
-    assert (await old.call(Code.GET_BROKER_RUNTIME_INFO)).remark == "check signature failed."
-    assert (await new.call(Code.GET_BROKER_RUNTIME_INFO)).code == 0
+    assert (
+        await old.call(Code.CHECK_CLIENT_CONFIG, body=b"{}")
+    ).remark == "check signature failed."
+    assert (await new.call(Code.CHECK_CLIENT_CONFIG, body=b"{}")).code == 0
 
 
 async def test_codes_may_be_open_to_all_or_to_every_user(tmp_path: Path) -> None:
@@ -253,6 +265,85 @@ async def test_super_users_are_made_by_super_users(broker: TestBroker) -> None:
     assert (await chief.call(Code.AUTH_DELETE_USER, {"username": "boss"})).code == 0
 
 
+@pytest.mark.parametrize("code", [Code.AUTH_CREATE_ACL, Code.AUTH_UPDATE_ACL, Code.AUTH_DELETE_ACL])
+async def test_policies_of_super_users_are_changed_by_super_users(
+    broker: TestBroker, code: Code
+) -> None:
+    """Whoever may change the others' may not, however the request names the subject."""
+    chief, clerk = broker.connect(account=CHIEF), broker.connect(account=CLERK)
+    await permit(chief, "Cluster:DefaultCluster", "Update", "Delete", "Create")
+    assert (await permit(chief, "Topic:T", "Pub", user="chief")).code == 0
+    shown = (await chief.call(Code.AUTH_GET_ACL, {"subject": "User:chief"})).body
+    entry = PolicyEntryInfo("*", ("All",), None, "Deny")
+    fields = {"policyType": "Custom", "resource": ""}
+    for header, body in (("User:chief", "User:chief"), ("User:clerk", "User:chief")):
+        if code == Code.AUTH_DELETE_ACL and header == "User:clerk":
+            continue  # its body says nothing
+        info = AclInfo(body, (PolicyInfo("Custom", (entry,)),)).encode()
+        answer = await clerk.call(code, fields | {"subject": header}, info)
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert answer.remark == "The super user can only be update by super user"
+    assert (await chief.call(Code.AUTH_GET_ACL, {"subject": "User:chief"})).body == shown
+    info = AclInfo("User:chief", (PolicyInfo("Custom", (entry,)),)).encode()
+    assert (await chief.call(code, fields | {"subject": "User:chief"}, info)).code == 0
+
+
+async def test_passwords_are_shown_to_super_users_alone(broker: TestBroker) -> None:
+    """Whoever sees a password may do what its user may."""
+    chief, clerk = broker.connect(account=CHIEF), broker.connect(account=CLERK)
+    await permit(chief, "Cluster:*", "All")
+    await permit(chief, "*", "All")
+    for client, is_shown in ((chief, True), (clerk, False)):
+        for name, secret in (CHIEF, CLERK):
+            shown = await client.call(Code.AUTH_GET_USER, {"username": name})
+            found = UserInfo.decode(shown.body)
+            assert (found.username, found.password) == (name, secret if is_shown else None)
+        listed = await client.call(Code.AUTH_LIST_USER, {})
+        assert (b"of-chief" in listed.body) is is_shown
+        assert len(json.loads(listed.body)) == 2
+
+
+async def test_lists_of_users_and_policies_are_written_beside_the_loop(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be 10,000 users, with 1,000 entries each."""
+    threads: set[int] = set()
+    of_info, of_acl = UserInfo.to_json, AclInfo.to_json
+
+    def recorded(method: Callable[[Any], object]) -> Callable[[Any], object]:
+        def to_json(info: object) -> object:
+            threads.add(threading.get_ident())
+            return method(info)
+
+        return to_json
+
+    chief = broker.connect(account=CHIEF)
+    await permit(chief, "Topic:T", "Pub")
+    monkeypatch.setattr(UserInfo, "to_json", recorded(of_info))
+    monkeypatch.setattr(AclInfo, "to_json", recorded(of_acl))
+    for code in (Code.AUTH_LIST_USER, Code.AUTH_LIST_ACL):
+        threads.clear()
+        assert b"clerk" in (await chief.call(code, {})).body
+        assert threads
+        assert threading.get_ident() not in threads
+
+
+async def test_a_name_that_need_not_be_signed_is_no_super_user(tmp_path: Path) -> None:
+    codes = ",".join(str(int(code)) for code in Code if 3001 <= code <= 3005)
+    async with open_test_broker(
+        tmp_path, **SETTINGS, authentication_whitelist=codes, authorization_whitelist=codes
+    ) as broker:
+        nobody, named = broker.connect(), {"AccessKey": "chief"}
+        body = UserInfo(None, "guessed", "Super").encode()
+        answer = await nobody.call(Code.AUTH_CREATE_USER, {"username": "boss", **named}, body)
+        assert answer.remark == "The super user can only be create by super user"
+        for code in (Code.AUTH_UPDATE_USER, Code.AUTH_DELETE_USER):
+            answer = await nobody.call(code, {"username": "chief", **named}, b"{}")
+            assert answer.remark == "The super user can only be update by super user"
+        shown = await nobody.call(Code.AUTH_GET_USER, {"username": "chief", **named})
+        assert b"of-chief" not in shown.body
+
+
 @pytest.mark.parametrize(
     ("fields", "info", "remark"),
     [
@@ -273,6 +364,9 @@ async def test_users_that_cannot_be_made(
     ("entry", "remark"),
     [
         (PolicyEntryInfo("Nothing:T", ("Pub",), None, "Allow"), "The resource is null."),
+        (PolicyEntryInfo("Topic:a*b", ("Pub",), None, "Allow"), "The resource is null."),
+        (PolicyEntryInfo("Group:a*b*", ("Pub",), None, "Allow"), "The resource is null."),
+        (PolicyEntryInfo("Topic:**", ("Pub",), None, "Allow"), "The resource is null."),
         (PolicyEntryInfo("Topic:T", (), None, "Allow"), "The actions is empty."),
         (PolicyEntryInfo("Topic:T", ("Any",), None, "Allow"), "The actions can not be Any."),
         (PolicyEntryInfo("Topic:T", ("Pub",), ("here",), "Allow"), "The source ip is invalid."),
@@ -288,6 +382,61 @@ async def test_policies_that_cannot_be_made(
     assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, remark)
     answer = await permit(chief, "Topic:T", "Pub", user="nobody")
     assert answer.remark == "The subject of User:nobody is not exist."
+
+
+@pytest.mark.parametrize(
+    ("resource", "networks", "remark"),
+    [
+        ("Topic:Orders ", None, "no topic is called 'Orders '"),
+        ("Topic: Orders*", None, "no topic is called ' Orders'"),
+        ("Topic:Orders,Bills", None, "no topic is called 'Orders,Bills'"),
+        ("Topic:" + "x" * 256, None, "no topic has a name of 256 characters"),
+        ("Topic:%LQ%0%Orders", None, "no topic is called '%LQ%0%Orders'"),
+        ("Topic:%LQ%*", None, "no topic is called '%LQ%'"),
+        ("Topic:%RETRY%shop", None, "a retry topic is its group's: name Group:shop"),
+        ("Group:shop ", None, "no group is called 'shop '"),
+        ("Group:shop\n*", None, "no group is called 'shop\\n'"),
+        ("Group:%RETRY%shop", None, "name the group without the prefix"),
+        ("Group:%DLQ%shop", None, "name the group without the prefix"),
+        ("Topic:Orders", ("fe80::1%eth0",), "fe80::1%eth0 has a zone"),
+    ],
+)
+async def test_policies_that_could_never_count_are_refused(
+    broker: TestBroker, resource: str, networks: tuple[str, ...] | None, remark: str
+) -> None:
+    chief = broker.connect(account=CHIEF)
+    entry = PolicyEntryInfo(resource, ("Pub",), networks, "Deny")
+    body = AclInfo("User:clerk", (PolicyInfo("Custom", (entry,)),)).encode()
+    for code in (Code.AUTH_CREATE_ACL, Code.AUTH_UPDATE_ACL):
+        answer = await chief.call(code, {"subject": "User:clerk"}, body)
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert remark in (answer.remark or "")
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "*",
+        "Topic:*",
+        "Group:*",
+        "Cluster:*",
+        "Topic:%DLQ%shop",
+        "Topic:broker.example_REPLY_TOPIC",
+        "Topic:my cluster_REPLY_TOPIC",
+        "Topic:broker-1.example",
+        "Topic:%LMQ%any/name",
+        "Topic:%KV%shop/jobs/*",
+        "Topic:%KV%*",
+        "Topic:ns%Orders*",
+        "Group:anyone's",
+        "Group:%STAGE%shop",
+    ],
+)
+def test_names_that_something_may_have_are_taken(resource: str) -> None:
+    ((_, entry),) = entries_of(
+        (PolicyInfo("Custom", (PolicyEntryInfo(resource, ("Pub",), ("::/0",), "Deny"),)),)
+    )
+    assert never_matched(entry) is None
 
 
 async def test_users_and_policies_are_shown_and_taken_back(broker: TestBroker) -> None:

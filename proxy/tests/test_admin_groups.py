@@ -8,7 +8,7 @@ import pytest
 
 from lanemq.proxy.broker.state import _groups
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
-from lanemq.wire import RequestCode
+from lanemq.wire import SYSTEM_GROUPS, RequestCode
 from lanemq.wire.bodies import (
     ConsumerConnection,
     ConsumerOffsetTable,
@@ -21,6 +21,20 @@ from lanemq.wire.bodies import (
     TopicList,
 )
 from lanemq.wire.frame import Frame
+
+
+@pytest.mark.parametrize("name", [*sorted(SYSTEM_GROUPS), "CID_RMQ_SYS_ANY"])
+async def test_groups_of_the_brokers_own_are_not_deleted(
+    client: Client, broker: TestBroker, name: str
+) -> None:
+    """Without the offsets of CID_RMQ_SYS_TRANS every transaction would be checked again."""
+    offsets = broker.context.store.tables.consumer_offsets
+    offsets.put(name, "RMQ_SYS_TRANS_HALF_TOPIC", 0, 7)
+    fields = {"groupName": name, "removeOffset": "true", "cleanOffset": "true"}
+    answer = await client.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)
+    assert answer.code == 1
+    assert name in (answer.remark or "")
+    assert offsets.get(name, "RMQ_SYS_TRANS_HALF_TOPIC", 0) == 7
 
 
 async def test_a_group_can_be_made_looked_at_and_deleted(client: Client) -> None:

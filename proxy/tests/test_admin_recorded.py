@@ -94,11 +94,8 @@ async def prepare(broker: TestBroker, requests: list[Frame]) -> int:
 
 
 def expected_code(recording: str, request: Frame, answer: Frame) -> int:
-    if recording.startswith("tools533"):
-        if request.code == RequestCode.DELETE_TOPIC_IN_BROKER:
-            return 0  # that broker fails: its timer store is off
-        if request.code == RequestCode.INVOKE_BROKER_TO_RESET_OFFSET:
-            return 206  # 5.x resets in the broker; as in 4.9, the tool does it on this code
+    if recording.startswith("tools533") and request.code == RequestCode.DELETE_TOPIC_IN_BROKER:
+        return 0  # that broker fails: its timer store is off
     return answer.code
 
 
@@ -110,6 +107,8 @@ async def test_recorded_tools_get_answers_of_the_same_shape(
     compared: dict[int, int] = {}
     async with open_test_broker(tmp_path) as broker:
         position = await prepare(broker, [request for request, _ in exchanges])
+        # 4.9 leaves the reset of a group without members to the tool, 5.x does it itself.
+        broker.context.config.use_server_side_reset_offset = recording.startswith("tools533")
         client = broker.connect()
         for request, answer in exchanges:
             if request.code == RequestCode.HEART_BEAT:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -185,10 +186,37 @@ async def test_a_tool_in_c_gets_its_consumers_a_list(broker: TestBroker) -> None
 async def test_a_reset_of_nobody_has_the_codes_mqadmin_goes_by(broker: TestBroker) -> None:
     client = await committed(broker, offset=1)
     code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+    broker.context.config.use_server_side_reset_offset = False
     assert (await client.call(code, RESET)).code == 206
+    broker.context.config.use_server_side_reset_offset = True
     answer = await client.call(code, RESET | {"group": "never"})
     assert (answer.code, answer.remark) == (1, "THe consumer group <never> not exist")
     assert (await client.call(code, RESET | {"topic": "absent"})).code == 1
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "is_force", "offset"),
+    [("0", "false", 0), ("-1", "true", 3), ("-1", "false", 1), ("99999999999999", "true", 2)],
+)
+async def test_a_group_without_members_is_reset_here(
+    broker: TestBroker, timestamp: str, is_force: str, offset: int
+) -> None:
+    client = await committed(broker, offset=1)
+    fields = RESET | {"timestamp": timestamp, "isForce": is_force}
+    answer = await client.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
+    assert answer.code == 0, answer.remark
+    assert ResetOffsetBody.decode(answer.body).offset_table == {QUEUE: offset}
+    assert broker.context.store.tables.consumer_offsets.get("g", "T", 0) == offset
+
+
+@pytest.mark.parametrize("offset", [4, 5000, 2**62])
+async def test_no_queue_is_reset_to_what_it_has_not(broker: TestBroker, offset: int) -> None:
+    client = await committed(broker, offset=1)
+    fields = RESET | {"queueId": "0", "offset": str(offset)}
+    answer = await client.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
+    assert answer.code == 1
+    assert answer.remark == f"Target offset {offset} not in consume queue range [0-3]"
+    assert broker.context.store.tables.consumer_offsets.get("g", "T", 0) == 1
 
 
 async def test_one_queue_can_be_reset_while_nobody_is_connected(broker: TestBroker) -> None:

@@ -116,6 +116,72 @@ async def test_a_setting_changes_while_the_broker_runs(broker: TestBroker, clien
     assert (await client.send("not-there")).code == 17
 
 
+FULL_DISK = {
+    "fileReservedTime": "10",
+    "deleteWhen": "05;06",
+    "diskMaxUsedSpaceRatio": "60",
+    "diskSpaceCleanForciblyRatio": "70",
+    "diskSpaceWarningLevelRatio": "80",
+    "cleanFileForciblyEnable": "false",
+    "deleteCommitLogFilesInterval": "5",
+}
+
+
+async def test_the_store_cleans_by_settings_that_change_while_it_is_open(
+    broker: TestBroker, client: Client
+) -> None:
+    answer = await client.call(
+        RequestCode.UPDATE_BROKER_CONFIG, body=encode_properties_text(FULL_DISK)
+    )
+    assert answer.code == 0, answer.remark
+    config = broker.context.store.config
+    assert (config.file_reserved_hours, config.delete_hours) == (10, (5, 6))
+    ratios = config.disk_max_used_ratio, config.disk_clean_forcibly_ratio, config.disk_full_ratio
+    assert ratios == (0.6, 0.7, 0.8)
+    assert (config.clean_forcibly, config.delete_pause_s) == (False, 0.005)
+    answer = await client.call(RequestCode.UPDATE_BROKER_CONFIG, body=b"deleteWhen=25")
+    assert answer.code == 1
+    assert "hours are 0 to 23" in (answer.remark or "")
+    assert config.delete_hours == (5, 6)
+
+
+async def test_new_topics_have_as_many_queues_as_the_setting_says_now(
+    broker: TestBroker, client: Client
+) -> None:
+    body = b"defaultTopicQueueNums=3"
+    assert (await client.call(RequestCode.UPDATE_BROKER_CONFIG, body=body)).code == 0
+    assert (await client.send("made-now", default_topic_queue_nums=8)).code == 0
+    made = broker.context.topics.get("made-now")
+    assert made is not None
+    assert (made.read_queue_nums, made.write_queue_nums) == (3, 3)
+
+
+async def test_the_configuration_has_what_mqadmin_exports(broker: TestBroker) -> None:
+    answer = await broker.connect().call(RequestCode.GET_BROKER_CONFIG)
+    assert decode_properties_text(answer.body).keys() >= EXPORTED
+
+
+EXPORTED = {
+    "brokerClusterName",
+    "brokerId",
+    "brokerName",
+    "brokerRole",
+    "fileReservedTime",
+    "filterServerNums",
+    "flushDiskType",
+    "maxMessageSize",
+    "messageDelayLevel",
+    "msgTraceTopicName",
+    "slaveReadEnable",
+    "traceOn",
+    "traceTopicEnable",
+    "useTLS",
+    "autoCreateTopicEnable",
+    "autoCreateSubscriptionGroup",
+}
+"""Source: RocketMQ 4.9.7, ExportConfigsCommand."""
+
+
 async def test_a_broker_made_read_only_announces_all_its_topics(broker: TestBroker) -> None:
     body = encode_properties_text({"brokerPermission": "4"})
     before = len(broker.announced)

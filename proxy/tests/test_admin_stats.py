@@ -126,6 +126,35 @@ async def test_corrections_are_the_lowest_offsets_of_other_groups(
     assert body.correction_offsets == {0: 3, 1: LONG_MAX}
 
 
+async def test_messages_that_a_group_has_pulled_and_not_committed_are_in_flight(
+    broker: TestBroker, client: Client
+) -> None:
+    put_topic(broker)
+    for _ in range(5):
+        await client.send()
+    put_offset(broker, "g", "T", 0, 1)
+
+    async def progress() -> OffsetWrapper:
+        fields = {"consumerGroup": "g", "topic": "T"}
+        answer = await client.call(RequestCode.GET_CONSUME_STATS, fields)
+        (found,) = (
+            one
+            for queue, one in ConsumeStats.decode(answer.body).offset_table.items()
+            if queue.queue_id == 0
+        )
+        return found
+
+    assert (await progress()).pull_offset == 1  # nothing was pulled since the start
+    await client.pull(offset=1, consumer_group="g", max_msg_nums=2)
+    await client.pull(offset=3, consumer_group="g", max_msg_nums=1)
+    found = await progress()
+    assert (found.broker_offset, found.consumer_offset, found.pull_offset) == (5, 1, 3)
+    put_offset(broker, "g", "T", 0, 4)
+    assert (await progress()).pull_offset == 4  # never behind what was committed
+    await client.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "g"})
+    assert broker.context.statistics.pull_offset("T", "g", 0) == -1
+
+
 async def test_entries_of_a_queue_are_shown_with_the_subscription(
     broker: TestBroker, client: Client
 ) -> None:
@@ -140,6 +169,7 @@ async def test_entries_of_a_queue_are_shown_with_the_subscription(
     assert [unit.tags_code for unit in body.queue_data] == [tags_code("B"), tags_code("C")]
     assert body.subscription_data is not None
     assert body.subscription_data.sub_string == "A"
+    assert body.filter_data == "null"  # Apache's text for "no filter by properties"
     fields["consumerGroup"] = "nobody"
     answer = await client.call(RequestCode.QUERY_CONSUME_QUEUE, fields)
     assert QueryConsumeQueueBody.decode(answer.body).filter_data == "nobody@T is not online!"

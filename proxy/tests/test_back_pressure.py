@@ -6,12 +6,12 @@ import pytest
 import trio
 from trio.testing import lockstep_stream_pair, wait_all_tasks_blocked
 
-from lanemq.proxy.net._dispatch import Handlers
 from lanemq.proxy.net._server import Server
 from lanemq.proxy.net._session import Session
 from lanemq.proxy.net.limits._budget import Budget
 from lanemq.proxy.net.limits._limits import Limits
 from lanemq.testkit.proxy.peers import Peer
+from lanemq.testkit.proxy.requests import any_handlers
 from lanemq.wire import HostAddress, ResponseCode
 from lanemq.wire.frame import Frame, encode_frame, request
 
@@ -28,7 +28,7 @@ class Answering:
         self.handled = 0
         self.sessions: list[Session] = []
         self._nursery = nursery
-        handlers = Handlers()
+        handlers = any_handlers()
         handlers.add(BIG, self.big)
         handlers.add(WAIT, self.wait)
         handlers.add(LATER, self.later)

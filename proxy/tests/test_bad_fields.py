@@ -24,7 +24,8 @@ from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
 from lanemq.testkit.proxy.peers import Connect
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
-from lanemq.wire.headers import REQUEST_HEADERS, Header
+from lanemq.wire.headers import Header
+from lanemq.wire.requests import REQUESTS, Port
 
 BAD = (
     "1" + "0" * 30,
@@ -80,7 +81,7 @@ def attempts(codes: frozenset[int]) -> list[tuple[int, dict[str, str], bytes]]:
     """Every code with each of its fields missing or bad, and with some bad bodies."""
     found: list[tuple[int, dict[str, str], bytes]] = []
     for code in sorted(codes):
-        header = REQUEST_HEADERS.get(code)
+        header = REQUESTS[code].header
         good = fields_of(header) if header is not None else {}
         for body in (
             b"",
@@ -146,7 +147,7 @@ async def test_the_name_server_answers_every_bad_field(
 ) -> None:
     caplog.set_level(logging.ERROR)
     config = NameServerConfig(config_store_path=tmp_path / "kept")
-    handlers = Handlers()
+    handlers = Handlers(Port.NAME_SERVER)
     kv = KVConfig(tmp_path / "kv.json")
     NameServerHandlers(config, RouteTable(), kv, now_s=trio.current_time).add_to(handlers)
     client = Client(connect(Server(handlers, name="name server")))

@@ -17,7 +17,7 @@ from lanemq.proxy.cli._group import lanemq
 from lanemq.testkit.servers import free_port
 from lanemq.wire.frame import Connection, Frame, request
 
-pytestmark = pytest.mark.slow  # every test starts Python anew
+pytestmark = pytest.mark.slow  # every test starts Python again
 
 RUN = [sys.executable, "-c", "from lanemq.proxy.cli import main; main()"]
 READY_S = 60.0
@@ -108,10 +108,11 @@ def test_serve_runs_both_and_stops_cleanly(start: Start, tmp_path: Path) -> None
 def test_serve_tells_people_what_is_ready(start: Start) -> None:
     process = start("serve", "--port", "0", "--data", "d", "--log-level", "error")
     assert process.stdout is not None
-    lines = [process.stdout.readline() for _ in range(3)]
+    lines = [process.stdout.readline() for _ in range(4)]
     assert lines[0].startswith("name server 127.0.0.1:")
     assert lines[1].startswith("broker ")
-    assert lines[2] == "ready\n"
+    assert lines[2].startswith("http 127.0.0.1:")
+    assert lines[3] == "ready\n"
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=READY_S)
     assert (process.returncode, out, err) == (0, "", "")

@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from lanemq.proxy.broker.state._clients import CLIENT_LIFE_S, ClientRegistry
-from lanemq.proxy.broker.state._members import MEMBER_BYTES
+from lanemq.proxy.sessions.state._clients import CLIENT_LIFE_S, ClientRegistry
+from lanemq.proxy.sessions.state._members import MEMBER_BYTES
 from lanemq.wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 
 SESSIONS = st.sampled_from(["s1", "s2", "s3"])

@@ -11,7 +11,7 @@ import pytest
 
 from lanemq.testkit.storage.stores import STORES
 
-pytestmark = pytest.mark.slow  # every test starts Python anew
+pytestmark = pytest.mark.slow  # every test starts Python again
 
 RUN = [sys.executable, "-c", "from lanemq.proxy.cli import main; main()"]
 STORE = "file-4.9.7-killed"

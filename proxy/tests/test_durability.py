@@ -18,10 +18,12 @@ class Disk:
 
     def __init__(self) -> None:
         self.waited_for: list[int] = []
+        self.is_asked = trio.Event()
         self.is_done = trio.Event()
 
     async def flushed(self, position: int) -> None:
         self.waited_for.append(position)
+        self.is_asked.set()
         await self.is_done.wait()
 
 
@@ -45,7 +47,7 @@ async def test_the_answer_waits_until_the_message_is_on_the_disk(
 ) -> None:
     frame = client.frame(RequestCode.SEND_MESSAGE_V2, send_header("T").to_letters(), b"x")
     await client.peer.send(frame)
-    await wait_all_tasks_blocked()
+    await disk.is_asked.wait()  # a thread writes the new topic before that
     assert disk.waited_for == [broker.context.store.max_position]
     disk.is_done.set()
     answer = await client.peer.receive()

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from lanemq.proxy.broker.state._hold import RECHECK_S, SLOT_S, Hold, Holds
+from lanemq.proxy.sessions.state._hold import RECHECK_S, SLOT_S, Hold, Holds
 
 OWNERS = st.sampled_from(["a", "b", "c"])
 TOPICS = st.sampled_from(["T", "U"])

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import click
 import pytest
+import trio
 from click.testing import CliRunner, Result
 
 from lanemq.sdk.blocking.kv import open_kv_store
+from lanemq.sdk.kv import KeyValueStore
 from lanemq.sdk.kv.cli import kv
 from lanemq.testing import open_test_server
 
@@ -27,7 +30,8 @@ def run() -> Iterator[Run]:
 
         def invoke(*arguments: str, status: int = 0, stdin: bytes = b"") -> Result:
             named = ["-n", server.name_servers]
-            result = CliRunner().invoke(kv, [arguments[0], *named, *arguments[1:]], input=stdin)
+            words = arguments[0].split()
+            result = CliRunner().invoke(kv, [*words, *named, *arguments[1:]], input=stdin)
             assert result.exit_code == status, (result.output, result.exception)
             return result
 
@@ -97,12 +101,104 @@ def test_scan_watch_status_and_hash(run: Run) -> None:
     assert run("hash").stdout == f"{status['state_hash']} 7\n"
 
 
+def test_leases_are_granted_listed_and_end(run: Run) -> None:
+    number = run("lease grant", "--ttl", "600").stdout.strip()
+    assert run("lease grant", "--ttl", "1000.5", "--id", "7").stdout == "7\n"
+    assert "already" in run("lease grant", "--ttl", "5", "--id", "7", status=2).stderr
+    run("put", "a b", "v", "--lease", "7")
+    run("cas", "c", "v", "--version", "0", "--lease", "7")
+    run("put", "d", "v", "--lease", number)
+    run("put", "e", "v", "--lease", "8", status=2)
+    run("put", "e", "v", "--lease", "7", "--ttl", "5", status=2)
+    first, *keys = run("lease ttl", "7").stdout.splitlines()
+    assert re.fullmatch(r"lease 7: (1000|999)(\.\d+)? s left of 1000\.5 s, 2 keys", first)
+    assert keys == ["a\\x20b", "c"]
+    found = json.loads(run("lease ttl", "7", "--json").stdout)
+    assert (found["lease"], found["ttl_ms"], found["count"]) == (7, 1_000_500, 2)
+    assert [base64.b64decode(key) for key in found["keys"]] == [b"a b", b"c"]
+    listed = [json.loads(line) for line in run("lease list", "--json").stdout.splitlines()]
+    assert sorted(one["lease"] for one in listed) == sorted([7, int(number)])
+    assert len(run("lease list", "--of-any").stdout.splitlines()) == 2
+    assert run("lease keep-alive", "7").stdout == "lease 7 is kept alive\n"
+    assert json.loads(run("status", "--json").stdout)["leases"] == 2
+    assert json.loads(run("get", "c", "--json").stdout)["lease"] == 7
+    assert run("lease revoke", "7").stdout == "lease 7 is revoked\n"
+    for command in ("keep-alive", "revoke", "ttl"):
+        assert "there is no lease 7" in run(f"lease {command}", "7", status=1).stderr
+    assert run("scan", "--keys-only").stdout == "d\n"
+
+
+def test_a_status_tells_of_history_watchers_and_lag(run: Run) -> None:
+    for number in range(3):
+        run("put", "k", str(number))
+    run("compact", "2")
+    status = json.loads(run("status", "--json").stdout)
+    expected = {"position": 4, "end": 4, "lag": 0, "changes_from": 2, "changes": 1, "watchers": 0}
+    assert {name: status[name] for name in expected} == expected
+    assert "lag:          0\n" in run("status").stdout
+
+
+def test_a_bench_tells_rates_and_leaves_nothing_behind(run: Run) -> None:
+    run("put", "other", "v")
+    lines = run("bench", "--clients", "3", "--seconds", "0.3").stdout.splitlines()
+    times = r"half within [\d.]+ ms, 99 of 100 within [\d.]+ ms"
+    matches = [re.fullmatch(rf"(\w+): [\d,]+/s, {times}, 3 clients", line) for line in lines]
+    assert [one and one[1] for one in matches] == ["put", "cas", "get"]
+    options = [
+        "--seconds",
+        "0.2",
+        "--operation",
+        "get",
+        "--value-bytes",
+        "5000",
+        "--prefix",
+        "x y/",
+    ]
+    (line,) = run("bench", *options, "--json").stdout.splitlines()
+    found = json.loads(line)
+    assert (found["operation"], found["clients"], found["seconds"]) == ("get", 1, 0.2)
+    assert found["count"] > 0
+    assert found["rate"] == pytest.approx(found["count"] / 0.2, abs=0.1)
+    assert 0 < found["p50_ms"] <= found["p99_ms"]
+    assert run("scan", "--keys-only").stdout == "other\n"
+    for wrong in (["--clients", "0"], ["--seconds", "0"], ["--operation", "dance"]):
+        run("bench", *wrong, status=2)
+
+
+def test_a_bench_gives_no_write_up_that_would_be_done_in_the_next_measurement(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, begun, ended = KeyValueStore.put, list[bytes](), list[bytes]()
+
+    async def put_slowly(store: KeyValueStore, key: bytes, value: bytes) -> int:
+        begun.append(key)
+        await trio.sleep(0.05)
+        version = await put(store, key, value)
+        ended.append(key)
+        return version
+
+    monkeypatch.setattr(KeyValueStore, "put", put_slowly)
+    lines = run("bench", "--operation", "put", "--operation", "cas", "--seconds", "0.02").stdout
+    assert lines.startswith("put: 0/s, no answer, 1 client\ncas: ")
+    assert begun == ended
+
+
+def test_leases_are_in_no_export(run: Run, tmp_path: Path) -> None:
+    run("put", "stays", "v")
+    run("lease grant", "--ttl", "600", "--id", "7")
+    run("put", "goes", "v", "--lease", "7")
+    path = str(tmp_path / "file")
+    run("export", path)
+    run("import", path, "--replace")
+    assert run("scan", "--keys-only").stdout == "stays\n"
+
+
 def test_a_command_runs_with_a_lock(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "fencing"
     code = f"import os; open({str(path)!r}, 'w').write(os.environ['LANEMQ_FENCING'])"
     run("put", "other", "x")
     run("lock", "l", "--ttl", "5", "--", sys.executable, "-c", code)
-    assert path.read_text() == "1"
+    assert path.read_text() == "3"  # a put and the grant of its lease were before
     failing = [sys.executable, "-c", "raise SystemExit(7)"]
     run("lock", "l", "--", *failing, status=7)
     run("put", "l", "somebody")
@@ -251,3 +347,51 @@ def test_the_page_has_every_command_and_its_options_exist() -> None:
         assert f"lanemq kv {name} " in text or f"lanemq kv {name}\n" in text, name
         assert isinstance(command, click.Command)
         assert command.help
+
+
+def test_a_transaction_from_lines(run: Run, tmp_path: Path) -> None:
+    run("put", "seat 7", "alice")
+    lines = b"""
+    # the seat moves
+    if value "seat 7" = alice
+    if missing "seat 8"
+    then put "seat 8" alice
+    then delete "seat 7"
+    then get "seat 8"
+    else get "seat 7"
+    else get "seat 8"
+    """
+    done = run("txn", stdin=lines)
+    assert done.stdout.splitlines() == [
+        "succeeded",
+        "put seat\\x208 version 1",
+        "delete seat\\x207 version 1",
+        "get seat\\x208 alice",
+    ]
+    (tmp_path / "lines").write_bytes(lines)
+    again = run("txn", str(tmp_path / "lines"), status=1)
+    assert again.stdout.splitlines() == [
+        "not succeeded",
+        "get seat\\x207",
+        "get seat\\x208 alice",
+    ]
+    assert "there is no key b'seat 7'" in again.stderr
+    found = json.loads(run("txn", "--json", stdin=lines, status=1).stdout)
+    assert found["succeeded"] is False
+    assert found["results"][1]["entry"]["value"] == base64.b64encode(b"alice").decode()
+    for line in (b"if version k == 1", b"if version k = x", b"then jump k", b"if 'k", b"put k v"):
+        assert "line 1" in run("txn", stdin=line, status=2).stderr
+
+
+def test_ranges_the_past_and_a_compaction(run: Run) -> None:
+    for name in "abcd":
+        run("put", name, name.upper())
+    assert run("range", "b", "d").stdout == "b B\nc C\n"
+    assert run("range", "--reverse", "--limit", "2", "--keys-only").stdout == "d\nc\n"
+    assert run("range", "--count").stdout == "4\n"
+    revision = json.loads(run("status", "--json").stdout)["position"]
+    run("delete", "b")
+    assert run("range", "b", "c", "--revision", str(revision)).stdout == "b B\n"
+    assert json.loads(run("range", "--count", "--json").stdout) == {"count": 3}
+    assert "begins at revision" in run("compact", str(revision + 1)).stdout
+    assert "history begins" in run("range", "--revision", str(revision), status=2).stderr

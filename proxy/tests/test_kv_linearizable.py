@@ -1,60 +1,30 @@
 """Clients at work at once see one store, while its broker is killed again and again."""
 
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from itertools import product
 from pathlib import Path
 
 import pytest
 import trio
 
-from lanemq.proxy.broker.kv import _register
 from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
+from lanemq.proxy.sessions.keys import _pages
 from lanemq.sdk import LanemqError
 from lanemq.sdk.admin import open_admin
 from lanemq.sdk.kv import Entry, open_kv_store
 from lanemq.storage.kv import KvState, read_entry
 from lanemq.storage.tools import verify_kv
 from lanemq.testing import open_test_server
-from lanemq.testkit.proxy.kv_history import History, work
+from lanemq.testkit.kv_histories._cluster import open_cluster
+from lanemq.testkit.kv_histories._rounds import KINDS
+from lanemq.testkit.proxy.kv_brokers import CONFIG, Brokers
+from lanemq.testkit.proxy.kv_history import History, answered, clients
 from lanemq.testkit.proxy.processes import server_process
 
 KEYS = [b"a", b"b", b"c"]
 KILLS = 12
 MOVES = 12
-CONFIG = """
-flushIntervalConsumeQueue = 100
-flushConsumeQueueThoroughInterval = 300
-mappedFileSizeCommitLog = 1048576
-mappedFileSizeConsumeQueue = 20000
-logicalListenPort = -1
-"""
-
-
-@asynccontextmanager
-async def clients(
-    name_server: str, history: History, count: int = 4, *, broker: str | None = None
-) -> AsyncIterator[None]:
-    """Let so many clients work for the length of the block."""
-    async with trio.open_nursery() as nursery:
-
-        async def run(name: int) -> None:
-            async with open_kv_store(
-                name_servers=name_server, broker=broker, timeout_s=60.0
-            ) as store:
-                await work(store, history, name)
-
-        for name in range(count):
-            nursery.start_soon(run, name)
-        yield
-        nursery.cancel_scope.cancel()
-
-
-async def answered(history: History, count: int) -> None:
-    """Wait until so many calls have been answered."""
-    while history.answered < count:  # noqa: ASYNC110 - the clients have nobody to tell
-        await trio.sleep(0.005)
 
 
 async def test_clients_of_a_running_broker_see_one_store() -> None:
@@ -78,7 +48,7 @@ async def test_a_broker_that_answers_from_the_past_is_caught(
         kept[key] = real(state, key)
         return kept[key]
 
-    monkeypatch.setattr(_register, "read_entry", stale)
+    monkeypatch.setattr(_pages, "read_entry", stale)
     history = History(KEYS)
     async with open_test_server() as server, clients(server.name_servers, history):
         with trio.fail_after(60):
@@ -109,46 +79,6 @@ async def test_a_broker_that_is_killed_under_load_stays_linearizable(tmp_path: P
                     assert one.replayed_hash == one.hash
     assert history.answered >= KILLS
     assert history.is_linearizable
-
-
-class Brokers:
-    """Processes of brokers that can be killed, and come back."""
-
-    def __init__(self, root: Path, name_server: str, nursery: trio.Nursery) -> None:
-        self._root = root
-        self._name_server = name_server
-        self._nursery = nursery
-        self._killed: dict[str, trio.Event] = {}
-        self._gone: dict[str, trio.Event] = {}
-
-    async def start(self, name: str) -> None:
-        """Start a broker; returns once it is ready."""
-        killed = self._killed[name] = trio.Event()
-        gone = self._gone[name] = trio.Event()
-        await self._nursery.start(self._run, name, killed, gone)
-
-    async def kill(self, name: str) -> None:
-        """Kill a broker with SIGKILL, and start it again."""
-        self._killed[name].set()
-        await self._gone[name].wait()
-        await self.start(name)
-
-    async def _run(
-        self,
-        name: str,
-        killed: trio.Event,
-        gone: trio.Event,
-        task_status: trio.TaskStatus[None],
-    ) -> None:
-        directory = self._root / name
-        directory.mkdir(exist_ok=True)
-        (directory / "broker.conf").write_text(CONFIG)
-        command = ["broker", "-c", "broker.conf", "-n", self._name_server, "--name", name]
-        command += ["--host", "127.0.0.1", "--port", "0", "--data", "store"]
-        async with server_process(command, directory=directory):
-            task_status.started()
-            await killed.wait()
-        gone.set()
 
 
 async def all_open(address: str) -> None:
@@ -200,3 +130,15 @@ async def test_partitions_that_move_between_brokers_stay_linearizable(tmp_path: 
     for name in ("a", "b"):
         report = verify_kv(tmp_path / name / "store")
         assert report.is_sound, report.findings
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["deletions", "imports"])
+async def test_deletions_and_imports_beside_kills_and_damage_stay_linearizable(
+    tmp_path: Path, kind: str
+) -> None:
+    """``make kv-histories`` has more of these."""
+    async with open_cluster(tmp_path, seed=3) as cluster:
+        assert await KINDS[kind](cluster, random.Random(3), "1", misfortunes=3)
+        assert cluster.counts["kills"]
+        assert await cluster.end() == []

@@ -1,8 +1,6 @@
 """Requests for keys and values, as any client may send them."""
 
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +9,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from lanemq.proxy.sessions.keys import _pages
 from lanemq.storage import FlushMode, KvEngine
-from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
+from lanemq.testkit.proxy.brokers import TestBroker
+from lanemq.testkit.proxy.keys import Keys, keys_of, result
 from lanemq.testkit.storage.kv import look_at_few_changes
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.kv import (
-    LONE_BROKER,
     Action,
     Changes,
     Entry,
     LoadedEntry,
-    NamespaceStatus,
     OpType,
     Page,
     Step,
@@ -39,58 +37,9 @@ SUCCESS = ResponseCode.SUCCESS
 BAD = ResponseCode.INVALID_PARAMETER
 
 
-class Keys:
-    """Asks for keys over one connection."""
-
-    def __init__(self, client: Client, namespace: str = "default") -> None:
-        self.client = client
-        self.namespace = namespace
-
-    async def ask(self, code: int, body: bytes = b"", **fields: object) -> Frame:
-        named = {name: str(value) for name, value in fields.items()}
-        return await self.client.call(code, {"namespace": self.namespace, **named}, body)
-
-    async def write(self, op_type: str, *steps: Step, **fields: object) -> Frame:
-        body = encode_steps(steps) if steps else b""
-        named = {"createAt": LONE_BROKER, **fields}
-        return await self.ask(RequestCode.KV_WRITE, body, opType=op_type, **named)
-
-    async def put(self, key: bytes, value: bytes, ttl_ms: int = 0, **fields: int | str) -> Frame:
-        return await self.write(OpType.PUT, Step(key, Action.PUT, value, ttl_ms), **fields)
-
-    async def get(self, key: bytes) -> Entry | None:
-        answer = await self.ask(RequestCode.KV_GET, key=encode_key(key))
-        assert answer.code == SUCCESS, answer.remark
-        return msgspec.msgpack.decode(answer.body, type=Entry | None)
-
-    async def status(self) -> NamespaceStatus:
-        answer = await self.ask(RequestCode.KV_STATUS)
-        (one,) = decode_answer(answer.body, list[NamespaceStatus])
-        return one
-
-    async def watch(self, position: int, wait_ms: int = 0, prefix: bytes = b"") -> Frame:
-        return await self.ask(
-            RequestCode.KV_WATCH, position=position, waitMillis=wait_ms, prefix=encode_key(prefix)
-        )
-
-
-def result(answer: Frame) -> WriteAnswer:
-    assert answer.code == SUCCESS, answer.remark
-    return decode_answer(answer.body, WriteAnswer)
-
-
-@asynccontextmanager
-async def keys_of(
-    root: Path,
-    **settings: Any,  # noqa: ANN401 - every setting has its own type
-) -> AsyncIterator[tuple[Keys, TestBroker]]:
-    async with open_test_broker(root, **settings) as broker:
-        yield Keys(broker.connect()), broker
-
-
 @pytest.mark.parametrize("engine", list(KvEngine))
 async def test_what_is_put_is_got_with_its_version_and_times(
-    tmp_path: Path, engine: KvEngine
+    tmp_path: Path, mock_clock: MockClock, engine: KvEngine
 ) -> None:
     async with keys_of(tmp_path, kv_engine=engine, now_ms=lambda: 5000) as (keys, _):
         assert result(await keys.put(b"\x00\xff", b"1")).results == (StepResult(1),)
@@ -171,7 +120,10 @@ async def test_a_batch_and_a_multi_get(tmp_path: Path) -> None:
         assert [one and one.value for one in found] == [b"2", None, b"1"]
 
 
-async def test_a_multi_get_is_bounded_in_bytes(tmp_path: Path) -> None:
+async def test_a_multi_get_is_bounded_in_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_pages, "perf_counter", lambda: 0.0)  # and here not in time
     async with keys_of(tmp_path, mapped_file_size_commit_log=32 << 20) as (keys, _):
         for number in range(4):
             await keys.put(b"%d" % number, bytes(2 << 20))
@@ -323,9 +275,10 @@ async def test_the_largest_value_fits(tmp_path: Path) -> None:
 
 
 async def test_namespaces_are_apart_and_bounded(tmp_path: Path) -> None:
-    async with keys_of(tmp_path, kv_engine=KvEngine.MEMORY) as (keys, _):
-        for number in range(64):
-            assert result(await Keys(keys.client, f"n{number}").put(b"k", b"%d" % number)).done
+    async with keys_of(tmp_path, kv_engine=KvEngine.MEMORY) as (keys, broker):
+        for number in range(64):  # each from its own address, for one has a share of them only
+            one = Keys(broker.connect(f"10.0.0.{number}"), f"n{number}")
+            assert result(await one.put(b"k", b"%d" % number)).done
         entry = await Keys(keys.client, "n7").get(b"k")
         assert entry is not None
         assert entry.value == b"7"
@@ -474,7 +427,7 @@ async def test_a_snapshot_that_cannot_be_told_any_more_is_refused_rather_than_wr
             RequestCode.KV_SCAN, cursor=encode_key(page.cursor), snapshot=page.snapshot
         )
         assert rest.code == ResponseCode.KV_COMPACTED
-        assert "begin anew" in (rest.remark or "")
+        assert "begin again" in (rest.remark or "")
 
 
 async def test_a_watcher_gets_what_lies_behind_many_changes_of_others_at_once(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.proxy.broker.state._locks import LOCK_LIFE_S, QueueLocks
+from lanemq.proxy.sessions.state._locks import LOCK_LIFE_S, QueueLocks
 from lanemq.wire.bodies import MessageQueue
 
 QUEUES = [MessageQueue("T", "b", queue_id) for queue_id in range(3)]

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lanemq.proxy.logical.rules._forwarding import (
+    SEND_NAMES,
     born_host_of,
     forwarded,
     hops_of,
-    queue_field,
     relayed,
 )
 from lanemq.proxy.logical.rules._gate import Gate, SegmentClosed
@@ -78,7 +78,7 @@ def segment(
 
 
 def mapping(*segments: Segment, broker: str = "a") -> TopicMapping:
-    return TopicMapping("T", broker, segments)
+    return TopicMapping("T", broker, LogicalQueues.of(segments))
 
 
 # Mappings
@@ -307,8 +307,8 @@ class Cluster:
 
     def sweep(self, broker: str) -> None:
         known = self.known[broker]
-        gone = {found.key: 0 for found in known.own() if found.state is EXPIRED}
-        self.known[broker] = known.without(*swept(known, gone, before_ms=1))
+        gone = {found.key for found in known.own() if found.state is EXPIRED}
+        self.known[broker] = known.without(*swept(known, gone))
 
     def follow(self) -> None:
         for name in BROKERS:
@@ -568,7 +568,7 @@ def test_a_forward_names_the_queue_where_the_target_reads_it(
     ours = forwarded(asked, target, sender)
     said = {"lanemqHops": "1", "lanemqSegment": "0:0:10", "lanemqBornHost": sender.packed.hex()}
     assert ours.fields == {field: "5", flags: "65", "x": "y"} | said
-    assert (ours.code, ours.body, queue_field(code)) == (code, b"body", field)
+    assert (ours.code, ours.body, SEND_NAMES[code].queue_id) == (code, b"body", field)
     assert hops_of(ours) == 1
     between = HostAddress("10.0.0.1", 10911)
     twice = forwarded(ours, target, between)
@@ -598,7 +598,8 @@ def test_an_answer_is_put_on_the_scale_of_the_queue_that_was_asked_for(
 
 def test_the_identity_of_an_empty_segment_is_not_given_to_another_logical_queue() -> None:
     empty = Segment(MessageQueue("T", "broker1", 0), logical_index=3, delta=0).sealed(0)
-    mapping = TopicMapping("T", "broker1", [empty.with_state(SegmentState.EXPIRED)])
+    expired = LogicalQueues.of([empty.with_state(SegmentState.EXPIRED)])
+    mapping = TopicMapping("T", "broker1", expired)
     begin = partial(
         new_segment, mapping, 0, state=SegmentState.NORMAL, end_offset=0, delta=0, address="a:1"
     )

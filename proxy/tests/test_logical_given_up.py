@@ -5,13 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import attrs
 import msgspec
 import pytest
 import trio
 
-from lanemq.proxy.logical.listener.brokers._brokers import Brokers
+from lanemq.proxy.logical.listener.brokers._own import OwnBroker
 from lanemq.proxy.logical.listener.brokers._questions import Question
 from lanemq.proxy.net._answers import drop
+from lanemq.proxy.process._own_broker import own_broker
 from lanemq.testkit.logical.cluster import (
     CLIENT_HOST,
     TOPIC,
@@ -41,26 +43,20 @@ def pull(offset: int, topic: str = "T") -> Frame:
     return request(RequestCode.PULL_MESSAGE, header.to_fields())
 
 
-def brokers_of(broker: TestBroker, *, is_full: bool = False) -> Brokers:
-    def commit() -> None:
-        broker.context.commit()
+def own(broker: TestBroker, *, is_full: bool = False) -> OwnBroker:
+    async def commit_all() -> None:
+        await broker.context.commit_all()
         if is_full:
             raise FULL
 
-    return Brokers(
-        client=None,  # type: ignore[arg-type] # nobody else is asked
-        own_name="own",
-        own_handlers=broker.broker.handlers,
-        own_pulls=broker.broker.pulls,
-        commit_own=commit,
-    )
+    return attrs.evolve(own_broker(broker.broker), commit_all=commit_all)
 
 
 async def test_a_pull_whose_commit_fails_is_not_left_parked(broker: TestBroker) -> None:
     session = await session_of(broker)
     kept_bytes = session.account.kept_bytes
     with pytest.raises(Refused, match="disk full"):
-        await brokers_of(broker, is_full=True).ask("own", None, pull(1), session)
+        await own(broker, is_full=True).ask(pull(1), session, 1.0)
     assert not broker.context.holds.waits_on("T", 0)
     assert session.account.kept_bytes == kept_bytes
 
@@ -70,21 +66,21 @@ async def test_a_question_whose_commit_fails_is_not_begun(tmp_path: Path) -> Non
         raise AssertionError("it was begun")
 
     answer = later()
-    question: Any = Question(own=lambda _: answer, encode=None, decode=None)  # type: ignore[arg-type]
+    question: Any = Question(own=lambda *_: answer, encode=None, decode=None)  # type: ignore
     async with open_test_broker(tmp_path) as broker:
         with pytest.raises(Refused, match="disk full"):
-            await brokers_of(broker, is_full=True).call("own", None, question, "?")
+            await own(broker, is_full=True).call(question, "?", 1.0)
     assert inspect.getcoroutinestate(answer) == inspect.CORO_CLOSED
 
 
 async def test_a_pull_that_is_given_up_is_not_left_parked(broker: TestBroker) -> None:
     session = await session_of(broker)
     kept_bytes, holds = session.account.kept_bytes, broker.context.holds
-    waiting: Any = brokers_of(broker).ask_own(pull(1), session)
+    waiting: Any = own(broker).answer(pull(1), session)
     assert holds.waits_on("T", 0)
     drop(waiting)
     assert not holds.waits_on("T", 0)
-    waiting = brokers_of(broker).ask_own(pull(1), session)
+    waiting = own(broker).answer(pull(1), session)
     await broker.connect().send("T", b"second")  # answered, and nobody has waited yet
     drop(waiting)
     assert session.account.kept_bytes == kept_bytes

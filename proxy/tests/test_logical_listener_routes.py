@@ -6,11 +6,11 @@ from trio.testing import MockClock
 
 from lanemq.proxy.logical.listener.brokers._routes import FRESH_S
 from lanemq.testkit.logical.cluster import CLIENT_HOST, messages_of
-from lanemq.testkit.logical.mapped import mapped_cluster
+from lanemq.testkit.logical.mapped import mapped_cluster, tools
 from lanemq.testkit.proxy.brokers import Client
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
-from lanemq.wire import RequestCode
+from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import Redirect, Segment, progress_topic
 
@@ -118,7 +118,7 @@ async def test_a_name_server_that_has_not_heard_of_a_migration_takes_no_progress
 async def test_a_redirect_that_does_not_hold_any_more_is_taken_back_at_once(
     autojump_clock: MockClock,
 ) -> None:
-    """The topic was deleted and made anew: the broker that it names says to ask anew."""
+    """The topic was deleted and made again: the broker that it names says to ask again."""
     async with mapped_cluster("broker1", "broker2", messages=3) as cluster:
         routes = cluster.brokers["broker2"].logical_listener.routes
         told = await routes.find("T")
@@ -137,3 +137,21 @@ async def test_a_redirect_that_does_not_hold_any_more_is_taken_back_at_once(
         assert view is not None
         assert (view.queues[0].tail, view.queues[1].tail) == (first, other)
         assert await routes.confirm("T", 0)
+
+
+async def test_who_sends_to_a_closed_queue_is_told_so_though_name_servers_have_forgotten_it(
+    autojump_clock: MockClock,
+) -> None:
+    """One without a message: nothing of it lasts but what its broker says."""
+    async with mapped_cluster("broker1", "broker2") as cluster:
+        dial = cluster.network.dialer(CLIENT_HOST)
+        client = Client(Peer(await dial(cluster.brokers["broker1"].host, LOGICAL_PORT)))
+        assert (await client.send("T", queue_id=0)).code == 0  # the listener knows both queues
+        async with tools(cluster) as admin:
+            await admin.seal(cluster.brokers["broker2"].address, await cluster.normal(1))
+        await cluster.name_server.kill()
+        await cluster.name_server.start()
+        for _ in range(3):
+            answer = await client.send("T", queue_id=1)
+            assert answer.code == ResponseCode.NO_PERMISSION, answer.remark
+            await trio.sleep(FRESH_S + 1)

@@ -3,9 +3,11 @@
 import json
 import re
 import zlib
+from collections.abc import Callable
 
 import pytest
 import trio
+import trio.lowlevel
 from trio.testing import wait_all_tasks_blocked
 
 from lanemq.proxy.nameserver import NameServerConfig, RouteTable
@@ -13,12 +15,15 @@ from lanemq.proxy.nameserver._handlers import NameServerHandlers
 from lanemq.proxy.nameserver._kv import KVConfig
 from lanemq.proxy.nameserver._requests import MEMORY_PER_BYTE
 from lanemq.proxy.nameserver.logical import _routes as logical_routes
+from lanemq.proxy.nameserver.logical._topic import LogicalTopic
 from lanemq.proxy.net._dispatch import Handlers
 from lanemq.proxy.net._server import Server
+from lanemq.proxy.net._turns import Steps
 from lanemq.testkit.proxy.peers import Connect, Peer
 from lanemq.wire import RequestCode, ResponseCode, Version
 from lanemq.wire.bodies import (
     DataVersion,
+    MessageQueue,
     RegisterBrokerBody,
     RouteData,
     TopicConfig,
@@ -38,8 +43,12 @@ from lanemq.wire.logical import (
     LogicalListenerReport,
     LogicalQueueReport,
     LogicalQueues,
+    Segment,
+    SegmentState,
     TopicReport,
+    with_logical_queues,
 )
+from lanemq.wire.requests import Port
 
 # As a broker of 5.0.0-PREVIEW writes it: bare indices, its own segments only.
 PREVIEW_REGISTRATION = (
@@ -63,7 +72,7 @@ class NameServer:
     def __init__(self, **config: object) -> None:
         self.config = NameServerConfig.from_properties({}, {"logical_queue_wait_time": 0, **config})
         self.kv = KVConfig(None)
-        handlers = Handlers()
+        handlers = Handlers(Port.NAME_SERVER)
         NameServerHandlers(self.config, RouteTable(), self.kv, now_s=trio.current_time).add_to(
             handlers
         )
@@ -323,3 +332,57 @@ async def test_logical_queues_of_brokers_that_never_stay_are_bounded(
     known = PREVIEW_REGISTRATION.replace('"counter":7', '"counter":8').encode()
     await peer.call(registration(known))
     assert len([line for line in caplog.messages if "are left out" in line]) == 2
+
+
+class _Reviews(trio.abc.Instrument):
+    """Counts the topics whose logical queues each turn of a task looks at."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.turns = [0]
+        change = logical_routes.LogicalTopics._change
+
+        def counted(
+            topics: logical_routes.LogicalTopics,
+            name: str,
+            what: Callable[[LogicalTopic], None],
+            now_s: float,
+            more: int = 0,
+        ) -> Steps[None]:
+            self.turns[-1] += 1
+            return change(topics, name, what, now_s, more)
+
+        monkeypatch.setattr(logical_routes.LogicalTopics, "_change", counted)
+
+    def before_task_step(self, task: object) -> None:
+        self.turns.append(0)
+
+
+@pytest.mark.parametrize("of_lanemq", [True, False])
+async def test_a_short_registration_of_all_topics_concerns_all_that_are_known_in_short_turns(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, of_lanemq: bool
+) -> None:
+    """The broker may have had logical queues of any of them."""
+    peer = connect(NameServer().server)
+    names = [f"T{number}" for number in range(4 * logical_routes.TOPICS_OF_A_STEP)]
+    mapped = {
+        name: LogicalQueues.of(
+            [Segment(MessageQueue(name, "broker1", 0), 0, 0, SegmentState.NORMAL, 0, -1)]
+        )
+        for name in names
+    }
+    table = {name: TopicConfig(name, 1, 1) for name in names}
+    wrapper = TopicConfigWrapper(table, DataVersion(1, 1), with_logical_queues({}, mapped))
+    many = registration(RegisterBrokerBody(wrapper).encode())
+    two = {name: TopicConfig(name, 1, 1) for name in ("X", "Y")}
+    extra = LogicalQueueReport().added_to({}) if of_lanemq else {}
+    wrapper = TopicConfigWrapper(two, DataVersion(1, 1), extra)
+    few = registration(RegisterBrokerBody(wrapper).encode(), name="broker2")
+    reviews = _Reviews(monkeypatch)
+    trio.lowlevel.add_instrument(reviews)
+    for asked in (many, few):
+        reviews.turns = [0]
+        assert (await peer.call(asked)).code == ResponseCode.SUCCESS
+        assert sum(reviews.turns) == len(names)
+        assert max(reviews.turns) <= logical_routes.TOPICS_OF_A_STEP
+    trio.lowlevel.remove_instrument(reviews)
+    assert await indices(peer, ask("T0")) == [0]

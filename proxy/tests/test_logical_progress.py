@@ -8,9 +8,8 @@ import pytest
 import trio
 
 from lanemq.proxy.broker.logical.state import _progress
-from lanemq.proxy.broker.values._framed import GroupOffset
-from lanemq.proxy.logical.listener.offsets._commits import ReaderCommit
-from lanemq.proxy.logical.listener.offsets._progress import AT_ONCE, Progress
+from lanemq.proxy.logical.listener.offsets._progress import AT_ONCE, ListenerProgress
+from lanemq.proxy.sessions.values._framed import GroupOffset
 from lanemq.testkit.logical.cluster import CLIENT_HOST, TOPIC, LogicalCluster
 from lanemq.testkit.logical.mapped import mapped_cluster, tools
 from lanemq.testkit.proxy.brokers import Client
@@ -21,6 +20,7 @@ from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.headers import QueryConsumerOffset, UpdateConsumerOffset
 from lanemq.wire.logical import (
     Chain,
+    CommitTo,
     MigrateLogicalQueue,
     Reached,
     Segment,
@@ -118,6 +118,37 @@ async def test_what_is_committed_at_the_old_end_is_passed_on_and_never_takes_pro
     assert kept(cluster, opened) == 2
 
 
+async def test_a_commit_by_an_older_view_counts_behind_the_end_of_the_old_segment(
+    cluster: LogicalCluster,
+) -> None:
+    source, opened = await cluster.migrate(0, "broker2")
+    await cluster.fill(opened, 5, first=10)
+    await commit(cluster, source, 13)
+    await trio.sleep(5)
+    assert kept(cluster, opened) == 13
+    # Whoever asks by that view goes on there, too.
+    progress = cluster.brokers["broker1"].running.context.logical_progress
+    assert progress.kept(GROUP, progress_topic(TOPIC, source.delta), 0) == 13
+    _, third = await cluster.migrate(0, "broker3", others=["broker1"])
+    await cluster.fill(third, 2, first=15)
+    await commit(cluster, source, 16)  # by way of two brokers
+    await trio.sleep(5)
+    assert kept(cluster, third) == 16
+    await commit(cluster, source, 40, group="of messages that are lost")
+    await trio.sleep(5)
+    assert kept(cluster, third, "of messages that are lost") == 17
+
+
+async def test_progress_in_segments_that_are_not_there_counts_as_unknown(
+    cluster: LogicalCluster,
+) -> None:
+    first = await cluster.normal(0)
+    known = cluster.brokers["broker1"].running.context.unknown_progress
+    assert known._has_queue(progress_topic(TOPIC, first.delta), 0)
+    assert not known._has_queue(progress_topic(TOPIC, 7), 0)
+    assert not known._has_queue(f"%LQ%00%{TOPIC}", 0)  # another name for the first
+
+
 async def test_more_commits_at_the_old_end_than_are_kept_to_be_passed_on_fail_no_task(
     cluster: LogicalCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -193,7 +224,6 @@ class OneBroker:
     """
 
     def __init__(self, offsets: dict[str, int], *, young: bool) -> None:
-        self.group_offset = None
         self._chain = Chain(0, [Segment(MessageQueue(TOPIC, "broker1", 3), 0, 0)])
         self._offsets = offsets
         self._young = young
@@ -229,7 +259,7 @@ async def test_a_listener_does_not_take_the_0_of_a_broker_without_progress_for_p
     offsets: dict[str, int], young: bool, expected: int | None
 ) -> None:
     broker: Any = OneBroker(offsets, young=young)
-    progress = Progress(brokers=broker, commit_own=broker, queues=broker, questions=broker)
+    progress = ListenerProgress(brokers=broker, queues=broker)
     assert await progress.find(GROUP, TOPIC, 0) == expected
 
 
@@ -365,8 +395,6 @@ class WhileTheRouteIsAsked:
     """A listener's view of a queue that goes on past broker1, at 10, while its route is asked for;
     ``kept`` has what broker2 is told then."""
 
-    commit = None
-
     def __init__(self) -> None:
         self.kept: list[tuple[str, int]] = []
         self.routes = SimpleNamespace(chain=lambda _, index: Chain(index, [OLD_END]))
@@ -374,8 +402,8 @@ class WhileTheRouteIsAsked:
     async def chain(self, topic: str, index: int) -> tuple["WhileTheRouteIsAsked", Chain]:
         return self, Chain(index, [OLD_END, FORCED_END])
 
-    def is_own(self, broker_name: str) -> bool:
-        return False
+    def quick(self, broker_name: str) -> None:
+        return None
 
     def address(self, broker_name: str) -> str:
         return "10.0.0.1:10911"
@@ -389,19 +417,19 @@ class WhileTheRouteIsAsked:
 @pytest.mark.parametrize(
     ("commit", "kept"),
     [
-        (ReaderCommit(80, Reached(OLD_END, 80)), [("broker2", 10)]),
-        (ReaderCommit(7, Reached(OLD_END, 80)), [("broker2", 7)]),
-        (ReaderCommit(80, is_certain=False), []),
-        (ReaderCommit(80), [("broker2", 80)]),
+        (CommitTo(80, Reached(OLD_END, 80)), [("broker2", 10)]),
+        (CommitTo(7, Reached(OLD_END, 80)), [("broker2", 7)]),
+        (CommitTo(80, is_certain=False), []),
+        (CommitTo(80), [("broker2", 80)]),
     ],
     ids=["of a reader past the cut", "before the cut", "of a reader in doubt", "of a tool"],
 )
 async def test_a_commit_counts_for_the_queue_as_it_is_when_the_commit_is_written(
-    commit: ReaderCommit, kept: list[tuple[str, int]]
+    commit: CommitTo, kept: list[tuple[str, int]]
 ) -> None:
     """An operator's reset goes by what is kept, and took a group over messages that it had not
     read (found by the simulation)."""
     queue: Any = WhileTheRouteIsAsked()
-    progress = Progress(brokers=queue, commit_own=queue, queues=queue, questions=queue)
+    progress = ListenerProgress(brokers=queue, queues=queue)
     await progress.commit(GROUP, TOPIC, 0, commit)
     assert queue.kept == kept

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.proxy.broker.values._results import Stored
 from lanemq.proxy.logical.listener.traffic import _sends
 from lanemq.proxy.logical.rules._positions import (
     FAR_MASK,
@@ -18,6 +17,7 @@ from lanemq.proxy.logical.rules._positions import (
     untagged,
 )
 from lanemq.proxy.logical.rules._records import rewrite_records
+from lanemq.proxy.sessions.values._results import Stored
 from lanemq.wire import HostAddress, LocalProtocolError, RemoteProtocolError, RequestCode, SysFlag
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.frame import request
@@ -116,11 +116,11 @@ def test_a_sender_gets_a_position_that_leads_back_to_its_message(position: int) 
     """The quick way of the listener, for a message of its own broker at any place of its log."""
     broker: Any = MagicMock()
     code = RequestCode.SEND_MESSAGE
-    broker.quick = {code: lambda *_: Stored([position], 3, 7, position + 100)}
-    parts = ("address", "brokers", "count_failed", "queues", "records", "routes")
-    listener = _sends.Sends(
-        **dict.fromkeys(parts, broker), mappings=broker, own_name="broker1", sends=broker
-    )
+    broker.own.name = "broker1"
+    broker.own.sends.quick = {code: lambda *_: Stored([position], 3, 7, position + 100)}
+    broker.own.mappings = broker
+    parts = ("address", "brokers", "check", "queues", "records", "routes")
+    listener = _sends.Sends(**dict.fromkeys(parts, broker))
     view, mapping = broker.get("T"), broker.get("T")
     segment = Segment(MessageQueue("T", "broker1", 3), 0, 0)
     listener._open_ends["T"] = _sends._OpenEnds(view, mapping, {0: segment})

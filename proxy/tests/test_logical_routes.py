@@ -1,10 +1,11 @@
 """Logical queues at a name server: what is shown of what brokers report, case by case."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lanemq.proxy.nameserver import Registration, RouteTable
-from lanemq.proxy.nameserver.logical._routes import Asker, LogicalRegistration, LogicalRoutes
+from lanemq.proxy.nameserver.logical._registration import LogicalRegistration
+from lanemq.proxy.nameserver.logical._routes import Asker, LogicalTopics
 from lanemq.proxy.nameserver.logical._view import Status
 from lanemq.testkit.segments import at
 from lanemq.wire.bodies import DataVersion, RouteData, TopicConfig
@@ -42,11 +43,11 @@ class Cluster:
     java: str = "all"
 
     def __post_init__(self) -> None:
-        self.logical = LogicalRoutes(self.routes, wait_s=WAIT_S)
+        self.logical = LogicalTopics(self.routes, wait_s=WAIT_S)
 
     def restart(self) -> None:
         self.routes = RouteTable()
-        self.logical = LogicalRoutes(self.routes, wait_s=WAIT_S)
+        self.logical = LogicalTopics(self.routes, wait_s=WAIT_S)
 
     def register(
         self,
@@ -570,7 +571,7 @@ def test_a_registration_that_was_overtaken_is_passed_over() -> None:
     assert cluster.shown() == {**ALL, 0: [sealed[0]]}
     cluster.gone("broker1")
     cluster.register("broker1", ON_1, counter=3)
-    assert cluster.shown() == ALL, "a broker that starts anew may count from the beginning"
+    assert cluster.shown() == ALL, "a broker that starts again may count from the beginning"
 
 
 def test_what_is_registered_with_a_known_version_is_no_news() -> None:
@@ -739,6 +740,30 @@ def test_java_clients_are_told_of_the_topics_that_the_switch_names() -> None:
     cluster.register("broker2", ON_2, report=LogicalQueueReport(topics={"T": withheld}))
     assert not is_told(Asker.FLAGGED_JAVA)
     assert is_told(Asker.FLAGGED)
+
+
+def test_clients_of_preview_find_a_segment_for_each_time() -> None:
+    """They search the last one for what is in the times of none; others are told the true times."""
+    cluster = Cluster().known()
+    times = {"broker1/0": (800, 1000), "broker2/0": (2000, 2100)}
+    sealed = [
+        replace(segment, first_time_ms=times[place][0], last_time_ms=times[place][1])
+        for place, segment in (
+            ("broker1/0", at("broker1/0", 0, 0, 3)),
+            ("broker2/0", at("broker2/0", 3, 0, 2)),
+        )
+    ]
+    cluster.register("broker1", [sealed[0], at("broker1/1", 5)])
+    cluster.register("broker2", [sealed[1], at("broker2/1", 0, index=1)])
+
+    def told(asker: Asker) -> list[tuple[int, int]]:
+        route = cluster.ask(asker)
+        queues = queues_of(route) if route is not None else None
+        assert queues is not None
+        return [(segment.first_time_ms, segment.last_time_ms) for segment in queues[0]]
+
+    assert told(Asker.FLAGGED) == [(800, 1000), (2000, 2100), (-1, -1)]
+    assert told(Asker.FLAGGED_JAVA) == [(0, 1000), (1001, 2100), (-1, -1)]
 
 
 def test_a_topic_without_logical_queues_is_what_it_always_was() -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from lanemq.proxy.nameserver import Registration, RouteTable
-from lanemq.proxy.nameserver.logical._routes import Asker, LogicalRegistration, LogicalRoutes
+from lanemq.proxy.nameserver.logical._registration import LogicalRegistration
+from lanemq.proxy.nameserver.logical._routes import Asker, LogicalTopics
 from lanemq.wire.bodies import DataVersion, MessageQueue, RouteData, TopicConfig
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_BROKER,
@@ -64,7 +65,7 @@ class Reports(RuleBasedStateMachine):
 
     def _start(self) -> None:
         self.routes = RouteTable()
-        self.logical = LogicalRoutes(self.routes, wait_s=WAIT_S)
+        self.logical = LogicalTopics(self.routes, wait_s=WAIT_S)
 
     def _report(self, broker: str) -> None:
         self.counters[broker] += 1

@@ -531,8 +531,8 @@ async def test_a_half_message_is_committed_where_its_queue_goes_on(
     assert (await end_of(cluster, source, here, SysFlag.TRANSACTION_COMMIT)).code == 0
     assert (await bodies(cluster, source))[10:] == [b"here"]
     source, target = await cluster.migrate(0, "broker2")
-    for _ in range(2):  # an end may come twice
-        assert (await end_of(cluster, source, there, SysFlag.TRANSACTION_COMMIT)).code == 0
+    for code in (0, 1):  # an end may come twice, and changes nothing then
+        assert (await end_of(cluster, source, there, SysFlag.TRANSACTION_COMMIT)).code == code
     assert (await end_of(cluster, source, nowhere, SysFlag.TRANSACTION_ROLLBACK)).code == 0
     (message,) = messages_of(await cluster.pull(target, 0))
     assert (message.body, message.unique_key) == (b"there", "there")

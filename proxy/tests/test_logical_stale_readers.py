@@ -15,7 +15,7 @@ from msgspec.structs import replace as replace_fields
 from trio.testing import MockClock
 
 from lanemq.proxy.broker.logical.traffic._told import TOLD_MAX, ToldReaders
-from lanemq.proxy.broker.values._pull_request import read_pull_request
+from lanemq.proxy.sessions.values._pull_request import read_pull_request
 from lanemq.sdk import open_lite_pull_consumer
 from lanemq.testkit.logical.cluster import (
     CLIENT_HOST,
@@ -205,7 +205,7 @@ async def test_a_segment_is_as_new_as_it_is_whatever_the_time_of_day(
     await reader.refresh()
     again = await call_off(cluster, target)
     jumped = partial(lambda jump_ms: clock_ms() + jump_ms, jump_s * 1000)
-    cluster.brokers["broker1"].running.context.logical._now_ms = jumped
+    cluster.brokers["broker1"].running.context.now_ms = jumped
     await cluster.fill(again, 3, first=BEFORE)
     await reader.pull()
     assert (reader.seen, reader.asks) == (numbered(BEFORE, BEFORE + 3), 2)

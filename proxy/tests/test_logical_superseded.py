@@ -52,7 +52,7 @@ async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
 
 
 async def gone_past(cluster: LogicalCluster) -> Segment:
-    """Have the queue go on at broker2, and broker1 take messages all the same."""
+    """Have the queue continue at broker2, and broker1 take messages all the same."""
     source = await cluster.normal(0)
     async with tools(cluster) as admin:
         await admin.migrate_logical_queue(TOPIC, 0, "broker2", force_delta=10, source_is_gone=True)

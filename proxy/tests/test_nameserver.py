@@ -4,16 +4,22 @@ import json
 import os
 import re
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread, current_thread
+from unittest.mock import patch
 
 import pytest
 import trio
+import trio.lowlevel
+from msgspec.structs import replace
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lanemq.proxy.nameserver import (
     NameServerConfig,
+    Registration,
     RouteTable,
     open_nameserver,
     run_nameserver,
@@ -21,22 +27,30 @@ from lanemq.proxy.nameserver import (
 from lanemq.proxy.nameserver import _requests as requests
 from lanemq.proxy.nameserver._handlers import NameServerHandlers
 from lanemq.proxy.nameserver._kv import KVConfig
+from lanemq.proxy.nameserver.routes._broker_shares import BROKERS_OF_CONNECTION_MAX
+from lanemq.proxy.nameserver.routes._rows import ROWS_LOOKED_AT, ROWS_OF_A_STEP, Rows, _Row
+from lanemq.proxy.nameserver.routes._table import FILTER_SERVERS_MAX
 from lanemq.proxy.net._dispatch import Handlers
 from lanemq.proxy.net._server import Server
+from lanemq.proxy.net.limits._budget import Account
 from lanemq.testkit.calls import calls_of_this_thread
 from lanemq.testkit.proxy.peers import Connect, Dial, Peer, Recorded
 from lanemq.testkit.proxy.routes import check_invariants
-from lanemq.wire import ProtocolError, Refused, RequestCode, fastjson
+from lanemq.wire import ProtocolError, Refused, RequestCode, ResponseCode, fastjson
 from lanemq.wire.bodies import (
     DataVersion,
     KVTable,
+    QueueData,
     RegisterBrokerBody,
     RouteData,
     TopicConfig,
     TopicConfigWrapper,
+    TopicList,
 )
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import RegisterBroker
+from lanemq.wire.logical import LogicalQueueReport
+from lanemq.wire.requests import Port
 
 Read = Callable[[str], Iterator[Recorded]]
 
@@ -51,7 +65,7 @@ class NameServer:
     def __init__(self, kv_path: Path | None = None, **config: object) -> None:
         self.config = NameServerConfig.from_properties({}, config)
         self.routes, self.kv = RouteTable(), KVConfig(kv_path)
-        handlers = Handlers()
+        handlers = Handlers(Port.NAME_SERVER)
         NameServerHandlers(self.config, self.routes, self.kv, now_s=trio.current_time).add_to(
             handlers
         )
@@ -253,6 +267,34 @@ async def test_a_compressed_registration_is_read_even_where_5_3_3_denies_it(
     assert dict(route.filter_server_table) == {"127.0.0.1:10911": ("f:1",)}
 
 
+async def test_compressed_registrations_count_for_their_peer_at_their_whole_length(
+    connect: Connect,
+) -> None:
+    name_server = NameServer()
+    server = name_server.server
+    fields = {**registration().fields, "compressed": "true"}
+    body = zlib.compress(bytes(15 << 20), 9)
+    assert len(body) < 20_000
+    most, peer, other = 0, connect(server), connect(server)
+    await other.call(registration(TopicConfig("T")))
+    admitted = server.budget.admits
+
+    def admits(one: Account, size_bytes: int) -> bool:
+        nonlocal most
+        most = max(most, size_bytes)
+        return admitted(one, size_bytes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server.budget, "admits", admits)
+        answer = await peer.call(request(RequestCode.REGISTER_BROKER, fields, body))
+        assert answer.code == 1
+        assert most == 4 * (15 << 20)
+        patch.setattr(server.budget, "limit_bytes", 32 << 20)
+        answer = await peer.call(request(RequestCode.REGISTER_BROKER, fields, body))
+        assert answer.code == 2
+    assert (await peer.call(request(ROUTE, {"topic": "T"}))).code == 0
+
+
 async def test_a_broker_of_3_0_registers_with_a_bare_table(connect: Connect) -> None:
     name_server = NameServer()
     body = TopicConfigWrapper({"T": TopicConfig("T")}, DataVersion(1, 1)).encode()
@@ -389,19 +431,302 @@ async def test_long_registrations_are_read_beside_the_loop(connect: Connect, bod
 
 
 async def test_a_broker_that_leaves_while_its_registration_is_read_is_not_kept(
-    connect: Connect, caplog: pytest.LogCaptureFixture
+    connect: Connect,
 ) -> None:
-    caplog.set_level("INFO")
     name_server = NameServer()
     peer = connect(name_server.server)
     topics = [TopicConfig(f"T{n}") for n in range(2000)]
     await peer.send(registration(*topics))
     await peer.stream.aclose()
-    while len(caplog.messages) < 2:  # noqa: ASYNC110 - a thread reads the registration
+    await wait_all_tasks_blocked()
+    while name_server.server.connections:  # noqa: ASYNC110 - a thread reads the registration
         await trio.sleep(0.01)
-    await name_server.server.stop()
-    assert [line.split()[-1] for line in caplog.messages] == ["registered", "ended"]
+    assert name_server.routes.topics() == []
     assert not name_server.routes.is_registered("127.0.0.1:10911")
+
+
+# Brokers with many topics, and many brokers
+
+
+class _Work:
+    """Counts what the route table does for single topics, in each turn of a task."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.turns = [0]
+        for name in ("put", "remove", "_drop"):
+            self._count(monkeypatch, name)
+
+    def _count(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        called = getattr(Rows, name)
+
+        def counted(rows: Rows, *arguments: object) -> None:
+            self.turns[-1] += 1
+            called(rows, *arguments)
+
+        monkeypatch.setattr(Rows, name, counted)
+
+    def before_task_step(self, task: object) -> None:
+        self.turns.append(0)
+
+
+class _Watch(_Work, trio.abc.Instrument):
+    pass
+
+
+async def test_brokers_with_many_topics_come_change_and_go_in_short_turns(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name_server = NameServer()
+    routes = name_server.routes
+    many, other = connect(name_server.server), connect(name_server.server)
+    topics = [TopicConfig(f"T{number}", 4, 4) for number in range(3000)]
+    work = _Watch(monkeypatch)
+    trio.lowlevel.add_instrument(work)
+
+    async def count(code: int) -> int:
+        answer = await other.call(request(code, {"brokerName": "broker-a"}))
+        (number,) = answer.fields.values()
+        return int(number)
+
+    def perms() -> set[int]:
+        found = [routes.route(topic.topic_name) for topic in topics]
+        return {data.perm for route in found if route for data in route.queue_datas}
+
+    async with trio.open_nursery() as both:  # the short one comes behind the long one
+        both.start_soon(many.call, registration(*topics))
+        await trio.lowlevel.checkpoint()
+        while not routes.is_registered("127.0.0.1:10911"):  # noqa: ASYNC110 - a thread reads it
+            await trio.sleep(0.001)
+        assert routes.data_version("127.0.0.1:10911") is None
+        await other.call(registration(TopicConfig("T2999", 1, 1), counter=2))
+    assert len(routes.topics()) == 3000
+    route = routes.route("T2999")
+    assert route is not None
+    assert route.queue_datas[0].read_queue_nums == 1
+    assert routes.data_version("127.0.0.1:10911") == DataVersion(1, 2)
+    assert max(work.turns) <= ROWS_OF_A_STEP
+
+    work.turns = [0]
+    assert await count(RequestCode.WIPE_WRITE_PERM_OF_BROKER) == 3000
+    assert perms() == {4}
+    assert await count(RequestCode.ADD_WRITE_PERM_OF_BROKER) == 3000
+    assert perms() == {6}
+    assert await count(RequestCode.WIPE_WRITE_PERM_OF_BROKER) == 3000
+    await other.call(registration(TopicConfig("T0", 4, 4), counter=3))
+    assert perms() == {4, 6}
+    assert sum(work.turns) < 10
+    gone = {"brokerName": "broker-a", "brokerAddr": "127.0.0.1:10911", "brokerId": "0"}
+    gone["clusterName"] = "c"
+    assert (await other.call(request(RequestCode.UNREGISTER_BROKER, gone))).code == 0
+    assert sum(work.turns) < 10
+    assert routes.topics() == []
+    assert (await other.call(request(ROUTE, {"topic": "T1"}))).code == 17
+    check_invariants(routes)
+    await other.call(registration(TopicConfig("T1"), name="b", brokerAddr="127.0.0.1:2"))
+    assert routes.topics() == ["T1"]
+    for number in range(3000):  # later calls remove what is left
+        routes.route(f"T{number}")
+    assert len(routes._rows) == 1
+    trio.lowlevel.remove_instrument(work)
+
+
+ADDRESS = "127.0.0.1:10911"
+"""The address of the broker in ``registration``."""
+CHANGES: dict[RequestCode, dict[str, str]] = {
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: {"brokerName": "broker-a"},
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: {"brokerName": "broker-a"},
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: {"topic": "T2999"},
+}
+
+
+@pytest.mark.parametrize("code", CHANGES)
+async def test_what_operators_change_comes_behind_a_registration_that_is_taken_over(
+    connect: Connect, code: RequestCode
+) -> None:
+    name_server = NameServer()
+    routes = name_server.routes
+    many, operator = connect(name_server.server), connect(name_server.server)
+    opened = code == RequestCode.ADD_WRITE_PERM_OF_BROKER
+    topics = [TopicConfig(f"T{number}", 4, 4, perm=4 if opened else 6) for number in range(3000)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(many.call, registration(*topics))
+        while not routes.is_registered(ADDRESS):
+            await trio.lowlevel.checkpoint()
+        answer = await operator.call(request(code, CHANGES[code]))
+    assert answer.code == 0
+    left = routes.topics()
+    if code == RequestCode.DELETE_TOPIC_IN_NAMESRV:
+        assert len(left) == 2999
+        assert "T2999" not in left
+        return
+    assert list(answer.fields.values()) == ["3000"]
+    found = [routes.route(topic) for topic in left]
+    perms = {data.perm for route in found if route for data in route.queue_datas}
+    assert perms == ({6} if opened else {4})
+
+
+async def test_logs_of_keys_that_a_broker_has_no_more_are_removed_in_short_turns(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name_server = NameServer()
+    peer = connect(name_server.server)
+    logs = [TopicConfig(f"%KV%n{number}") for number in range(3 * ROWS_OF_A_STEP)]
+    assert (await peer.call(registration(*logs))).code == 0
+    version = DataVersion(1, 2)
+    wrapper = TopicConfigWrapper({}, version, LogicalQueueReport().added_to({}))
+    whole = replace(registration(), body=RegisterBrokerBody(wrapper).encode())
+    work = _Watch(monkeypatch)
+    trio.lowlevel.add_instrument(work)
+    assert (await peer.call(whole)).code == 0
+    trio.lowlevel.remove_instrument(work)
+    assert sum(work.turns) == 2 * len(logs)
+    assert max(work.turns) <= 2 * ROWS_OF_A_STEP
+    assert name_server.routes.data_version(ADDRESS) == version
+    assert name_server.routes.logs_at("broker-a") == []
+    check_invariants(name_server.routes)
+
+
+class _Looks(trio.abc.Instrument):
+    """Counts the rows that each turn of a task looks at."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.turns = [0]
+        queue = _Row.queue
+
+        def counted(row: _Row) -> QueueData:
+            self.turns[-1] += 1
+            return queue(row)
+
+        monkeypatch.setattr(_Row, "queue", counted)
+
+    def before_task_step(self, task: object) -> None:
+        self.turns.append(0)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+        RequestCode.GET_TOPICS_BY_CLUSTER,
+        RequestCode.GET_UNIT_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+    ],
+)
+async def test_topics_of_many_brokers_are_looked_at_in_short_turns(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, code: RequestCode
+) -> None:
+    name_server = NameServer()
+    topics = tuple(TopicConfig(f"T{number}", topic_sys_flag=number % 4) for number in range(120))
+    for number in range(100):
+        name_server.routes.register(
+            Registration(
+                cluster="c",
+                broker_name=f"b{number}",
+                broker_id=0,
+                address=f"h:{number}",
+                data_version=DataVersion(1, 1),
+                topics=topics,
+            ),
+            now_s=0.0,
+            connection=number,
+        )
+    looks = _Looks(monkeypatch)
+    trio.lowlevel.add_instrument(looks)
+    answer = await connect(name_server.server).call(request(code, {"cluster": "c"}))
+    trio.lowlevel.remove_instrument(looks)
+    assert TopicList.decode(answer.body).topic_list
+    assert sum(looks.turns) == 120 * 100
+    assert max(looks.turns) <= ROWS_LOOKED_AT
+
+
+async def test_the_brokers_of_a_connection_and_of_a_host_have_bounds(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name_server = NameServer()
+    greedy, again = connect(name_server.server), connect(name_server.server)
+    other = connect(name_server.server, host="10.1.2.4")
+
+    def numbered(number: int) -> Frame:
+        return registration(name=f"b{number}", brokerAddr=f"127.0.0.1:{number + 1}")
+
+    for number in range(BROKERS_OF_CONNECTION_MAX):
+        assert (await greedy.call(numbered(number))).code == 0
+    refused = await greedy.call(numbered(BROKERS_OF_CONNECTION_MAX))
+    assert refused.code == ResponseCode.SYSTEM_BUSY
+    assert "over this connection" in (refused.remark or "")
+    assert (await greedy.call(numbered(0))).code == 0, "one that it has"
+    assert (await again.call(numbered(0))).code == 0, "it has moved"
+    assert (await greedy.call(numbered(BROKERS_OF_CONNECTION_MAX))).code == 0
+    check_invariants(name_server.routes)
+    monkeypatch.setattr(name_server.routes._shares.of_host, "most", 68)
+    codes = [(await again.call(numbered(1000 + number))).code for number in range(3)]
+    assert codes == [ResponseCode.SYSTEM_BUSY] * 3
+    assert (await other.call(numbered(2000))).code == 0
+    await greedy.stream.aclose()
+    await wait_all_tasks_blocked()
+    assert (await again.call(numbered(1000))).code == 0
+    check_invariants(name_server.routes)
+
+
+async def test_a_route_over_many_brokers_is_written_beside_the_loop(connect: Connect) -> None:
+    name_server = NameServer()
+    for number in range(300):
+        name_server.routes.register(
+            Registration(
+                cluster="c",
+                broker_name=f"b{number}",
+                broker_id=0,
+                address=f"h:{number}",
+                data_version=DataVersion(1, 1),
+                topics=(TopicConfig("T"),),
+                filter_servers=[f"f{each}" for each in range(1000)],
+            ),
+            now_s=0.0,
+            connection=number,
+        )
+    written: list[Thread] = []
+    encode = RouteData.encode
+
+    def noted(self: RouteData, *, standard: bool = False, pretty: bool = False) -> bytes:
+        written.append(current_thread())
+        return encode(self, standard=standard, pretty=pretty)
+
+    with patch.object(RouteData, "encode", noted):
+        answer = await connect(name_server.server).call(request(ROUTE, {"topic": "T"}))
+    route = RouteData.decode(answer.body)
+    assert len(route.broker_datas) == 300
+    assert {len(filters) for filters in route.filter_server_table.values()} == {FILTER_SERVERS_MAX}
+    assert current_thread() not in written
+
+
+async def test_many_keys_of_a_namespace_are_written_beside_the_loop_or_once(
+    connect: Connect,
+) -> None:
+    name_server = NameServer(return_order_topic_config_to_broker=True)
+    peer = connect(name_server.server)
+    many = {f"T{number}": "b:4" for number in range(600)}
+    name_server.kv._table = {"ORDER_TOPIC_CONFIG": many}
+    written: list[Thread] = []
+    encode = KVTable.encode
+
+    def noted(self: KVTable, *, standard: bool = False, pretty: bool = False) -> bytes:
+        written.append(current_thread())
+        return encode(self, standard=standard, pretty=pretty)
+
+    asked = request(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "ORDER_TOPIC_CONFIG"})
+    with patch.object(KVTable, "encode", noted):
+        assert KVTable.decode((await peer.call(asked)).body).table == many
+        assert len(written) == 1
+        assert current_thread() not in written
+        for number in range(3):
+            told = await peer.call(registration(name=f"b{number}", brokerAddr=f"h:{number}"))
+            assert KVTable.decode(told.body).table == many
+        assert len(written) == 2
+        name_server.kv.put("ORDER_TOPIC_CONFIG", "new", "b:1")
+        told = await peer.call(registration(counter=2))
+        assert KVTable.decode(told.body).table == many | {"new": "b:1"}
+        assert len(written) == 3
 
 
 async def test_the_rows_of_brokers_are_charged_to_the_connection_that_brings_them(

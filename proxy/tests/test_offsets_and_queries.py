@@ -1,11 +1,29 @@
 """Offsets of groups and queues, and single messages, as clients ask for them."""
 
-import pytest
+import time
+from collections.abc import Generator
+from pathlib import Path
+from unittest.mock import patch
 
+import pytest
+import trio
+
+from lanemq.proxy.broker.handlers.sends._send_special import BATCH_KEYS_MAX
+from lanemq.proxy.net import _page_turns
+from lanemq.storage import QueryResult
 from lanemq.testkit.clocks import StandingClock
-from lanemq.testkit.proxy.brokers import Client, TestBroker
+from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
+from lanemq.testkit.proxy.turns import Turns
+from lanemq.testkit.reading_time import slowness
 from lanemq.wire import RequestCode, ResponseCode
-from lanemq.wire.message import decode_messages, decode_offset_id
+from lanemq.wire.headers import QueryMessage
+from lanemq.wire.message import (
+    BatchEntry,
+    decode_messages,
+    decode_offset_id,
+    encode_batch,
+    encode_properties,
+)
 
 T0 = 1_700_000_000_000
 
@@ -51,6 +69,18 @@ class TestGroups:
         await client.send()
         assert await committed(client, setZeroIfNotFound="false") is None
         assert await committed(client, setZeroIfNotFound="true") == 0
+
+    @pytest.mark.parametrize(
+        ("version", "language", "offset"),
+        [(413, "JAVA", 0), (412, "JAVA", None), (413, "PYTHON", None), (409, "GO", None)],
+    )
+    async def test_java_clients_5_0_0_get_a_zero_though_they_want_none(
+        self, broker: TestBroker, version: int, language: str, offset: int | None
+    ) -> None:
+        """They would begin behind the first messages of a topic that these have made."""
+        await broker.connect().send()
+        client = broker.connect(version=version, language=language)
+        assert await committed(client, setZeroIfNotFound="false") == offset
 
     async def test_in_an_old_queue_the_client_chooses(
         self, broker: TestBroker, client: Client, monkeypatch: pytest.MonkeyPatch
@@ -150,3 +180,87 @@ class TestMessages:
         await client.send()
         answer = await client.call(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": position})
         assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_a_search_by_key_lets_others_in_between(tmp_path: Path, turns: Turns) -> None:
+    """Messages with the key's hash, though not the key, are looked at one by one."""
+    async with open_test_broker(tmp_path, max_index_num=100_000) as broker:
+        client, other = broker.connect(), broker.connect()
+        for _ in range(20):
+            entry = BatchEntry(0, b"x" * 100, encode_properties({"KEYS": "Aa"}))
+            assert (await client.send(body=encode_batch([entry] * 100), batch=True)).code == 0
+        ticks = 0
+
+        async def tick(scope: trio.CancelScope) -> None:
+            nonlocal ticks
+            with scope:
+                while True:
+                    await trio.lowlevel.checkpoint()
+                    ticks += 1
+
+        search = broker.context.store.search
+        assert len(list(search.steps("T", "BB", 32, 0, 1 << 62))) >= 2000 // 32
+
+        steps = search.steps
+
+        def slow_steps(
+            *asked: *tuple[str, str, int, int, int],
+        ) -> Generator[None, None, QueryResult]:
+            slow = steps(*asked)
+            while True:
+                try:
+                    yield next(slow)
+                except StopIteration as stop:
+                    found: QueryResult = stop.value
+                    return found
+                turns.take(_page_turns.PAGE_S)
+
+        scope = trio.CancelScope()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(tick, scope)
+            with patch.object(type(search), "steps", staticmethod(slow_steps)):
+                found = await client.call(
+                    RequestCode.QUERY_MESSAGE,
+                    QueryMessage(
+                        topic="T", key="BB", max_num=32, begin_timestamp=0, end_timestamp=1 << 62
+                    ).to_fields(),
+                )
+            scope.cancel()
+        assert found.code == ResponseCode.QUERY_NOT_FOUND
+        assert ticks >= 2000 // 32
+        assert (await other.send()).code == 0
+
+
+async def test_keys_repeated_without_end_hold_nobody(tmp_path: Path) -> None:
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        taken = []
+        for _ in range(60):
+            begun = time.thread_time()
+            assert (await client.send(properties={"KEYS": "k " * 15_000})).code == 0
+            taken.append(time.thread_time() - begun)
+        begun = time.thread_time()
+        query = QueryMessage(
+            topic="T", key="k", max_num=64, begin_timestamp=0, end_timestamp=1 << 62
+        )
+        answer = await client.call(RequestCode.QUERY_MESSAGE, query.to_fields())
+        assert len(decode_messages(answer.body)) == 60
+        assert time.thread_time() - begun < 0.1 * slowness()
+        assert sorted(taken)[30] < 0.01 * slowness()
+
+
+async def test_a_batch_has_so_many_keys_only(tmp_path: Path) -> None:
+    async with open_test_broker(tmp_path, mapped_file_size_commit_log=8 << 20) as broker:
+        client = broker.connect()
+        keys = encode_properties({"KEYS": " ".join(map(str, range(100)))})
+        text = encode_properties({"note": "a b c d e f g h i j k l m n o p q"})
+        for entry, number, code in (
+            (BatchEntry(0, b"x", keys), BATCH_KEYS_MAX // 64, 0),
+            (BatchEntry(0, b"x", keys), BATCH_KEYS_MAX // 64 + 1, ResponseCode.MESSAGE_ILLEGAL),
+            (BatchEntry(0, b"x", text), 4000, 0),
+        ):
+            answer = await client.send(body=encode_batch([entry] * number), batch=True)
+            assert answer.code == code, answer.remark
+        shared = {"KEYS": " ".join(map(str, range(100)))}
+        body = encode_batch([BatchEntry(0, b"x", b"")] * 1000)
+        assert (await client.send(body=body, properties=shared, batch=True)).code != 0

@@ -107,7 +107,7 @@ async def test_a_damaged_message_is_answered_as_damaged_and_the_rest_is_served(
     async with open_broker(broker_config(tmp_path)) as broker:
         client = Client(await dial(broker.port))
         assert [m.queue_offset for m in await client.messages("T")] == [0, 1, 2, 3, 5, 6, 7, 8]
-        # Apache's clients go on at the next offset that an answer names, whatever its code.
+        # Apache's clients continue at the next offset that an answer names, whatever its code.
         answer = await client.pull("T", offset=4, max_msg_nums=1)
         assert int(answer.fields["nextBeginOffset"]) > 4
         assert answer.code in (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY)

@@ -5,7 +5,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lanemq.proxy.broker.handlers.pulls import _reads
-from lanemq.proxy.broker.state._consumer_filters import ConsumerFilters
+from lanemq.proxy.sessions.state._consumer_filters import ConsumerFilters
 from lanemq.testkit.proxy.brokers import Client, TestBroker, pull_header
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import (

@@ -1,11 +1,14 @@
 """A pull is answered with what its queue holds, or waits for it, and always says where to go on."""
 
+import gc
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from lanemq.proxy.broker.handlers.pulls import _reads
+from lanemq.proxy.sessions.state._hold import Holds
 from lanemq.storage import StoreType
 from lanemq.testkit.proxy.brokers import (
     Client,
@@ -438,3 +441,83 @@ class TestHolding:
         assert (await (await self.park(broker, 7)).peer.receive()).code == 21
         assert (await (await self.park(broker, 0)).peer.receive()).code == 0
         assert trio.current_time() == start_s
+
+
+@pytest.mark.parametrize("where", ["Memory", "Disk"])
+async def test_the_settings_of_transfers_rule_above_the_defaults_too(
+    tmp_path: Path, where: str
+) -> None:
+    ratio = 0 if where == "Disk" else 40
+    async with open_test_broker(tmp_path, access_message_in_memory_max_ratio=ratio) as broker:
+        client = broker.connect()
+        entry = encode_batch([BatchEntry(0, b"x" * 1000, b"")])
+        assert (await client.send(body=entry * 700, batch=True)).code == 0
+
+        async def pulled(count: int, bytes_: int) -> int:
+            broker.context.config.update(
+                {
+                    f"maxTransferCountOnMessageIn{where}": str(count),
+                    f"maxTransferBytesOnMessageIn{where}": str(bytes_),
+                }
+            )
+            answer = await client.pull(max_msg_nums=1024)
+            return len(decode_messages(answer.body))
+
+        assert await pulled(1024, 1 << 30) == 700
+        assert await pulled(600, 1 << 30) == 600
+        assert 400 < await pulled(1024, 512 << 10) < 500
+        assert await pulled(4, 1 << 20) == 4
+        assert await pulled(1, 1) == 1
+
+
+async def test_many_messages_for_many_pulls_take_no_longer_than_a_turn_may(
+    broker: TestBroker, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.send()
+    header = pull_header(
+        "T", 0, 1, sys_flag=6, suspend_timeout_millis=300_000, subscription="other"
+    )
+    waiting = broker.connect()
+    frames = [waiting.frame(RequestCode.PULL_MESSAGE, header.to_fields()) for _ in range(10)]
+    await waiting.peer.send(*frames)
+    await wait_all_tasks_blocked()
+    assert len(broker.context.holds) == 10
+    looks: list[int] = []
+    arrived = Holds.arrived
+
+    def counted(*given: object, **named: object) -> bool:
+        looks.append(1)
+        return arrived(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Holds, "arrived", counted)
+    monkeypatch.setattr(_reads, "JUDGING_S", 0.0)  # the time is over at once
+    batch = encode_batch([BatchEntry(0, b"x", b"")] * 50)
+    sent = await client.call(
+        RequestCode.SEND_BATCH_MESSAGE, send_header("T", None, batch=True).to_letters(), batch
+    )
+    assert sent.code == 0
+    for _ in frames:
+        answer = await waiting.peer.receive()
+        assert answer.code in {ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY}
+    assert len(looks) == 0
+    assert len(broker.context.holds) == 0
+
+
+async def test_the_collector_knows_nothing_of_parked_pulls(tmp_path: Path) -> None:
+    number = 2000
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        await client.send()
+        header = pull_header(
+            "T", 0, 1, sys_flag=SUSPEND | SUBSCRIPTION, suspend_timeout_millis=60_000
+        )
+        gc.collect()
+        before = len(gc.get_objects())
+        frames = (client.frame(RequestCode.PULL_MESSAGE, header.to_fields()) for _ in range(number))
+        await client.peer.send(*frames)
+        await wait_all_tasks_blocked()
+        gc.collect()
+        assert len(gc.get_objects()) - before < number // 10
+        await client.peer.stream.aclose()
+        await wait_all_tasks_blocked()
+        assert broker.context.budget.used_bytes == 0

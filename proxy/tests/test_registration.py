@@ -5,7 +5,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from threading import Thread, current_thread
 from typing import cast, final
+from unittest.mock import patch
 
 import pytest
 import trio
@@ -31,6 +33,7 @@ from lanemq.wire.bodies import (
 )
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import QueryDataVersionResponse, RegisterBroker
+from lanemq.wire.requests import Port
 
 
 class FakeNameServer:
@@ -46,7 +49,7 @@ class FakeNameServer:
         self.is_down = False
         self.changed = True
         self.sessions: list[Session] = []
-        handlers = Handlers()
+        handlers = Handlers(Port.NAME_SERVER)
         handlers.add(RequestCode.REGISTER_BROKER, self._register)
         handlers.add(RequestCode.UNREGISTER_BROKER, self._unregister)
         handlers.add(RequestCode.QUERY_DATA_VERSION, self._query)
@@ -213,12 +216,16 @@ class NoConnection:
 
     def __init__(self) -> None:
         self.registered: list[set[str]] = []
+        self.timeouts_s: set[float] = set()
+        self.is_lasting = False
+        """True for one whose connection stays."""
 
-    def connection_number(self, address: str) -> None:
-        return None
+    def connection_number(self, address: str) -> int | None:
+        return 1 if self.is_lasting and self.registered else None
 
     async def call(self, address: str, frame: Frame, timeout_s: float) -> Frame:
         await trio.lowlevel.checkpoint()
+        self.timeouts_s.add(timeout_s)
         if frame.code == RequestCode.REGISTER_BROKER:
             body = RegisterBrokerBody.decode(frame.body)
             self.registered.append(set(body.topic_config_wrapper.topic_config_table))
@@ -244,6 +251,31 @@ async def test_a_connection_that_is_gone_is_not_the_one_that_brought_the_rest(
         await registrar.told()
         running.cancel_scope.cancel()
     assert client.registered == [{"T", "U"}, {"T", "U", "V"}]
+
+
+async def test_registrations_are_as_often_and_wait_as_long_as_the_settings_say(
+    autojump_clock: MockClock,
+) -> None:
+    for period_ms, times in ((10_000, 10), (50_000, 2)):
+        cluster, client = Cluster(), NoConnection()
+        client.is_lasting = True
+        registrar = Registrar(
+            config=BrokerConfig.from_properties(
+                {
+                    "namesrvAddr": "ns:0",
+                    "registerNameServerPeriod": str(period_ms),
+                    "registerBrokerTimeoutMills": "1234",
+                }
+            ),
+            client=cast("RemotingClient", client),
+            address="10.0.0.9:10911",
+            ha_address="10.0.0.9:10912",
+            topics=cluster.wrapper,
+        )
+        with trio.move_on_after(99):
+            await registrar.run(Supervisor())
+        assert times - 1 <= len(client.registered) <= times
+        assert client.timeouts_s == {1.234}
 
 
 async def test_a_topic_announced_while_a_name_server_was_down_is_not_sent_alone(
@@ -303,6 +335,26 @@ async def test_a_compressed_registration_says_so() -> None:
         assert await registrar.registered(60)
     assert cluster.name_servers[0].headers[0].compressed
     assert cluster.name_servers[0].registered[0][1] == {"T", "U"}
+
+
+async def test_a_registration_of_many_topics_is_written_beside_the_loop() -> None:
+    cluster = Cluster()
+    cluster.topics |= {f"T{number}": TopicConfig(f"T{number}") for number in range(600)}
+    threads: list[Thread] = []
+    encode = RegisterBrokerBody.encode
+
+    def noted(self: RegisterBrokerBody, *, standard: bool = False, pretty: bool = False) -> bytes:
+        threads.append(current_thread())
+        return encode(self, standard=standard, pretty=pretty)
+
+    with patch.object(RegisterBrokerBody, "encode", noted):
+        async with cluster.run() as registrar:
+            assert await registrar.registered(5)
+    assert len(threads) == 2
+    assert current_thread() not in threads
+    for name_server in cluster.name_servers:
+        (_, topics, _), *_ = name_server.registered
+        assert topics == set(cluster.topics)
 
 
 async def test_a_broker_that_may_not_write_registers_no_writable_topic() -> None:

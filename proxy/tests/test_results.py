@@ -10,7 +10,8 @@ import trio.testing
 from trio.testing import MockClock
 
 from lanemq.proxy.broker.handlers.pulls._parked import Parked
-from lanemq.proxy.broker.values._framed import (
+from lanemq.proxy.net._reply_template import ReplyTemplate
+from lanemq.proxy.sessions.values._framed import (
     EarliestTime,
     Framed,
     GroupOffset,
@@ -20,9 +21,8 @@ from lanemq.proxy.broker.values._framed import (
     TopicStats,
     Unlocked,
 )
-from lanemq.proxy.broker.values._pull_request import PullRequest, read_pull_request
-from lanemq.proxy.broker.values._results import Found, NotFound, Pulled, Stored, Viewed, reply_of
-from lanemq.proxy.net._reply_template import ReplyTemplate
+from lanemq.proxy.sessions.values._pull_request import PullRequest, read_pull_request
+from lanemq.proxy.sessions.values._results import Found, NotFound, Pulled, Stored, Viewed, reply_of
 from lanemq.storage import FlushMode
 from lanemq.testkit.logical.cluster import TOPIC, open_logical_cluster
 from lanemq.testkit.proxy.brokers import (

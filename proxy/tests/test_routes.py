@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from lanemq.proxy.nameserver import MasterAddresses, Registration, RouteTable
+from lanemq.proxy.nameserver._topic_lists import topics_by_unit, topics_of_cluster
 from lanemq.proxy.nameserver.routes._registration import is_changed
+from lanemq.proxy.net._turns import all_steps
 from lanemq.testkit.proxy.routes import check_invariants
+from lanemq.wire import queue_ids
 from lanemq.wire.bodies import DataVersion, TopicConfig
 
 V1, V2 = DataVersion(1, 1), DataVersion(2, 2)
@@ -45,6 +48,17 @@ def register(
 
 def topic(name: str, *, perm: int = 6, topic_sys_flag: int = 0) -> TopicConfig:
     return TopicConfig(name, 4, 4, perm, topic_sys_flag=topic_sys_flag)
+
+
+def test_no_route_has_more_queues_of_a_broker_than_clients_look_at() -> None:
+    table = RouteTable()
+    for count in (1_000_000, 2_000_000_000, -1):
+        config = TopicConfig("T", count, count)
+        register(table, version=DataVersion(count, count), topics=(config,))
+        route = table.route("T")
+        assert route is not None
+        (queues,) = route.queue_datas
+        assert queues.read_queue_nums == queues.write_queue_nums == len(queue_ids(count))
 
 
 def test_a_route_has_the_queues_and_the_addresses_of_every_broker_of_the_topic() -> None:
@@ -182,21 +196,21 @@ def test_a_topic_is_deleted_everywhere_or_in_one_cluster() -> None:
     register(table, "a", address="a:1", cluster="x", topics=(topic("T"),))
     register(table, "b", address="b:1", cluster="y", topics=(topic("T"), topic("U")))
     table.delete_topic("T", cluster="x")
-    assert table.topics_of_cluster("x") == []
-    assert table.topics_of_cluster("y") == ["T", "U"]
+    assert all_steps(topics_of_cluster(table, "x")) == []
+    assert all_steps(topics_of_cluster(table, "y")) == ["T", "U"]
     table.delete_topic("T")
     table.delete_topic("T")
     assert table.topics() == ["U"]
-    assert table.topics_of_cluster("nowhere") == []
+    assert all_steps(topics_of_cluster(table, "nowhere")) == []
 
 
 def test_unit_topics_are_told_apart_by_their_flags() -> None:
     table = RouteTable()
     names = {"plain": 0, "unit": 1, "sub": 2, "both": 3}
     register(table, topics=tuple(topic(n, topic_sys_flag=flag) for n, flag in names.items()))
-    assert table.topics_by_unit(unit=True, unit_sub=None) == ["unit", "both"]
-    assert table.topics_by_unit(unit=None, unit_sub=True) == ["sub", "both"]
-    assert table.topics_by_unit(unit=False, unit_sub=True) == ["sub"]
+    assert all_steps(topics_by_unit(table, unit=True, unit_sub=None)) == ["unit", "both"]
+    assert all_steps(topics_by_unit(table, unit=None, unit_sub=True)) == ["sub", "both"]
+    assert all_steps(topics_by_unit(table, unit=False, unit_sub=True)) == ["sub"]
 
 
 def test_system_topics_are_the_clusters_and_brokers_and_somebody_to_ask() -> None:
@@ -349,5 +363,5 @@ def test_logs_of_keys_are_in_no_list_but_have_a_route() -> None:
     table = RouteTable()
     register(table, topics=(topic("T"), topic("%KV%default", perm=4)))
     assert table.topics() == ["T"]
-    assert table.topics_of_cluster("c") == ["T"]
+    assert all_steps(topics_of_cluster(table, "c")) == ["T"]
     assert table.route("%KV%default") is not None

@@ -10,6 +10,7 @@ from lanemq.wire.frame import SerializeType
 from lanemq.wire.message import BatchEntry, decode_offset_id, decode_properties, encode_batch
 
 ALWAYS = {"msgId", "queueId", "queueOffset", "MSG_REGION", "TRACE_ON"}
+TRANSACTION = {"TRAN_MSG": "true", "PGROUP": "pg"}
 KEPT = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster"}
 
 
@@ -19,7 +20,7 @@ async def test_a_message_comes_out_as_it_went_in(client: Client) -> None:
         "T", b"\x00body\xff", properties, queue_id=2, flag=7, born_timestamp=123, sys_flag=1
     )
     assert answer.code == 0
-    assert set(answer.fields) == ALWAYS
+    assert set(answer.fields) == ALWAYS | {"transactionId"}
     assert (answer.fields["queueId"], answer.fields["queueOffset"]) == ("2", "0")
 
     (message,) = await client.messages("T", 2)
@@ -51,6 +52,23 @@ async def test_a_binary_request_gets_a_binary_answer(client: Client) -> None:
     )
     assert answer.serialize is SerializeType.ROCKETMQ
     assert set(answer.fields) == ALWAYS
+
+
+@pytest.mark.parametrize("serialize", list(SerializeType))
+@pytest.mark.parametrize("more", [{}, {"DELAY": "1"}, {"TIMER_DELAY_SEC": "9"}, TRANSACTION])
+@pytest.mark.parametrize("key", ["0A000001000718B4AAC2", 'a"\\b', "schlüssel", "%s", ""])
+async def test_an_answer_has_the_unique_key_as_the_transactions_id(
+    client: Client, key: str, more: dict[str, str], serialize: SerializeType
+) -> None:
+    """As in 5.3.3: its gRPC proxy ends transactions by it."""
+    header = send_header("T", {"XUNIQ_KEY": "no"} | more | {"UNIQ_KEY": key, "TAGS": "A"})
+    for code, fields in (
+        (RequestCode.SEND_MESSAGE, header.to_fields()),
+        (RequestCode.SEND_MESSAGE_V2, header.to_letters()),
+    ):
+        answer = await client.call(code, fields, b"b", serialize=serialize)
+        assert answer.code == 0, answer.remark
+        assert answer.fields.get("transactionId") == (key or None)
 
 
 async def test_queue_offsets_count_up_in_each_queue(client: Client) -> None:

@@ -233,6 +233,8 @@ def test_every_key_of_ours_is_one_of_apaches() -> None:
         "exportJsonOnShutdown",
         "kvEnable",
         "kvEngine",
+        "kvHistoryRevisions",
+        "kvHistorySeconds",
         "kvMemoryMaxBytes",
         "logicalQueueBrokers",
         "logicalQueueExpiredKeepMillis",
@@ -245,7 +247,7 @@ def test_every_key_of_ours_is_one_of_apaches() -> None:
         "rocksdbCQBackfillEnable",
         "rocksdbCQBackfillRate",
     }
-    system = {"tls.server.mode", "tls.server.authClient", "tls.server.need.client.auth"}
+    system = {"tls.server.mode", "tls.server.need.client.auth"}
     assert set(BrokerConfig().to_properties()) <= others | added | lanemqs | system
 
 

@@ -83,6 +83,13 @@ def test_one_misfortune_alone_may_happen() -> None:
     assert "; go_past 1; trace " in line
 
 
+@pytest.mark.slow
+def test_no_send_fails_because_all_name_servers_forget_everything() -> None:
+    """Those of a client that knows logical queues, and of one that is served by listeners."""
+    line = simulation("--seed", "1", "--steps", "3", "--only", "forget_name_servers")
+    assert "; forget_name_servers 3; trace " in line
+
+
 def test_no_clock_of_the_machine_and_no_address_of_an_object_is_part_of_a_run() -> None:
     """The loop measures its turns by the simulated clock, and a host's connections have an order
     of their own.

@@ -1,11 +1,14 @@
 """A large record stays in the log until its reader takes it, and arrives as it was stored."""
 
+from pathlib import Path
+
 import pytest
 import trio
 import trio.testing
 
 from lanemq.proxy.net._stored_reply import RecordGone, StoredReply, stored_reply
-from lanemq.testkit.proxy.brokers import TestBroker
+from lanemq.storage import Store
+from lanemq.testkit.proxy.brokers import TestBroker, open_test_broker
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.headers import ViewMessage
 from lanemq.wire.message import decode_messages
@@ -102,11 +105,12 @@ async def test_pulls_views_and_parked_pulls_give_it_whole(broker: TestBroker) ->
 
 
 async def test_a_reader_whose_record_went_away_loses_its_connection(
-    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, position = await large(broker)
-    monkeypatch.setattr(type(broker.context.store), "read_log", lambda *_: None)
-    reader = broker.connect()
-    with pytest.raises(EOFError):
-        await reader.call(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(position).to_fields())
-    assert (await broker.connect().send()).code == ResponseCode.SUCCESS
+    monkeypatch.setattr(Store, "read_log", lambda *_: None)
+    async with open_test_broker(tmp_path) as broker:
+        _, position = await large(broker)
+        reader = broker.connect()
+        with pytest.raises(EOFError):
+            await reader.call(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(position).to_fields())
+        assert (await broker.connect().send()).code == ResponseCode.SUCCESS

@@ -8,12 +8,14 @@ from trio.testing import wait_all_tasks_blocked
 
 from lanemq.proxy.broker.handlers._client_management import GROUPS_MAX, SUBSCRIPTIONS_MAX
 from lanemq.proxy.broker.handlers._lock_requests import QUEUES_MAX
-from lanemq.proxy.broker.state._consumer_filters import EXPRESSION_CHARS_MAX
-from lanemq.proxy.broker.state._pull_filters import KEPT_BYTES, KEPT_MAX
+from lanemq.proxy.broker.handlers.sends._send_special import BATCH_MESSAGES_MAX
 from lanemq.proxy.net._dispatch import BODY_BYTES_MAX
+from lanemq.proxy.sessions.state._consumer_filters import EXPRESSION_CHARS_MAX
+from lanemq.proxy.sessions.state._pull_filters import KEPT_BYTES, KEPT_MAX
 from lanemq.testkit.proxy.brokers import TestBroker, open_test_broker
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import LockBatch, MessageQueue
+from lanemq.wire.message import BatchEntry, encode_batch
 
 LONG_TAGS = "a || " * (EXPRESSION_CHARS_MAX // 5) + "bbbbb"
 LONG_SQL = "a = 1 OR " * (EXPRESSION_CHARS_MAX // 9) + "b = 2   "
@@ -132,3 +134,19 @@ async def test_tags_that_a_client_did_not_hash_are_hashed_for_its_group(
         object.__setattr__(subscription, "code_set", frozenset())
         object.__setattr__(subscription, "sub_string", text)
         assert len(await client.messages("T", 0, 0, sys_flag=0, sub_version=1)) == expected
+
+
+async def test_a_batch_has_so_many_messages_and_so_much_in_common_only(tmp_path: Path) -> None:
+    entry = encode_batch([BatchEntry(0, b"x", b"")])
+    common = {"e": "x" * 30_000}
+    async with open_test_broker(tmp_path, mapped_file_size_commit_log=8 << 20) as broker:
+        client = broker.connect()
+        for number, properties, code in (
+            (BATCH_MESSAGES_MAX, {}, 0),
+            (BATCH_MESSAGES_MAX + 1, {}, ResponseCode.MESSAGE_ILLEGAL),
+            (100, common, 0),
+            (200, common, ResponseCode.MESSAGE_ILLEGAL),
+        ):
+            answer = await client.send(body=entry * number, properties=properties, batch=True)
+            assert answer.code == code, answer.remark
+        assert "properties for each" in (answer.remark or "")

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from lanemq.proxy._settings import ConfigError
-from lanemq.proxy.net._dispatch import Handlers
 from lanemq.proxy.net._server import Server
 from lanemq.proxy.net._session import Session
 from lanemq.proxy.net.limits._budget import Budget
@@ -29,6 +28,7 @@ from lanemq.proxy.tls import ProcessTls, TlsSettings
 from lanemq.proxy.tls._process_tls import LOOK_S
 from lanemq.testkit.proxy.certificates import Authority, Pair
 from lanemq.testkit.proxy.peers import Connect, Dial, Peer
+from lanemq.testkit.proxy.requests import any_handlers
 from lanemq.wire import HostAddress, RequestCode
 from lanemq.wire.frame import Frame, encode_frame, request
 
@@ -66,7 +66,7 @@ def echo(frame: Frame, session: Session) -> Frame:
 
 
 def serving(tls: ServerTls, budget: Budget | None = None, **limits: float) -> Server:
-    handlers = Handlers()
+    handlers = any_handlers()
     handlers.add(ECHO, echo)
     handlers.add(BIG, lambda frame, session: frame.reply(body=bytes(BIG_BYTES)))
     bounds = Limits(**limits)  # type: ignore[arg-type]
@@ -538,7 +538,7 @@ async def test_what_a_connection_was_charged_for_is_free_when_it_ends(
 
 
 def rewrite(path: Path, data: bytes) -> None:
-    """Write a file anew, a second later: of two writes in a row the times may be the same."""
+    """Write a file again, a second later: of two writes in a row the times may be the same."""
     written_ns = path.stat().st_mtime_ns + 1_000_000_000
     path.write_bytes(data)
     os.utime(path, ns=(written_ns, written_ns))
@@ -681,8 +681,8 @@ def test_the_file_that_tls_config_file_names_wins(authority: Authority, tmp_path
     file.write_text("listenPort=1\n")
     with pytest.raises(ConfigError, match=f"{file}: 'listenPort' does not belong"):
         TlsSettings.from_properties(given)
-    file.write_text("tls.server.authClient=perhaps\n")
-    with pytest.raises(ConfigError, match=f"{file}: tls.server.authClient: must be true or false"):
+    file.write_text("tls.client.authServer=perhaps\n")
+    with pytest.raises(ConfigError, match=f"{file}: tls.client.authServer: must be true or false"):
         TlsSettings.from_properties(given)
 
 
@@ -734,6 +734,7 @@ def test_a_start_says_when_its_links_trust_anyone(
         ({"mode": "enforcing", "server_need_client_auth": "optional"}, False, "but without pass"),
         ({"mode": "enforcing", "server_need_client_auth": "require"}, False, None),
         ({}, True, "with accounts, but without encryption: whoever is on the way"),
+        ({}, True, "a signature covers neither the code nor the names of fields"),
         ({"mode": "permissive"}, True, "with accounts, but TLS is up to the client"),
         ({"mode": "enforcing"}, True, None),
     ],

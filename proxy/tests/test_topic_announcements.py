@@ -22,6 +22,7 @@ from lanemq.wire import HostAddress, RequestCode
 from lanemq.wire.bodies import RegisterBrokerBody
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import CreateTopic
+from lanemq.wire.requests import Port
 
 TOOL_WAITS_S = 5.0
 """The time-out of Apache's tools (DefaultMQAdminExt)."""
@@ -36,7 +37,7 @@ class SlowNameServer:
         self.answers.set()
         self.is_down = False
         self.sessions: list[Session] = []
-        handlers = Handlers()
+        handlers = Handlers(Port.NAME_SERVER)
         handlers.add(RequestCode.REGISTER_BROKER, self._register)
         handlers.add(RequestCode.UNREGISTER_BROKER, lambda frame, session: frame.reply())
         self.server = Server(handlers, name="name server")

@@ -12,6 +12,7 @@ from msgspec import structs
 from trio.testing import wait_all_tasks_blocked
 
 from lanemq.proxy.broker.state._stored_again import stored_again
+from lanemq.proxy.broker.transactions._ends import ENDED_ALREADY
 from lanemq.storage import FlushMode, StoreUnwritable
 from lanemq.testkit.clocks import StandingClock
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, send_header
@@ -109,7 +110,7 @@ async def test_a_half_message_that_can_go_nowhere_is_refused_with_where_it_says(
     refused = await end(client, place, COMMIT)
     assert refused.code == 1
     assert f"REAL_TOPIC {topic!r} and REAL_QID {queue_id!r}" in (refused.remark or "")
-    assert len(await client.messages(HALF)) == 2, "nothing was begun anew"
+    assert len(await client.messages(HALF)) == 2, "nothing was begun again"
     assert (await end(client, place, ROLLBACK)).code == 0
 
 
@@ -148,7 +149,8 @@ async def test_only_the_first_end_of_a_transaction_counts(
 ) -> None:
     half = await send_half(client)
     assert (await end(client, half, first)).code == 0
-    assert (await end(client, half, second)).code == 0
+    answer = await end(client, half, second)
+    assert (answer.code, answer.remark) == (1, ENDED_ALREADY)
     assert await bodies(client) == ([b"U1"] if first == COMMIT else [])
     assert len(await client.messages(OP)) == 1
 
@@ -164,7 +166,7 @@ async def test_two_ends_in_one_read_are_one(client: Client) -> None:
     ).to_fields()
     frames = [client.frame(RequestCode.END_TRANSACTION, fields) for _ in range(2)]
     await client.peer.send(*frames)
-    assert [(await client.peer.receive()).code for _ in frames] == [0, 0]
+    assert [(await client.peer.receive()).code for _ in frames] == [0, 1]
     assert await bodies(client) == [b"U1"]
 
 
@@ -229,7 +231,8 @@ async def test_an_end_that_was_on_its_way_while_the_broker_asked_ends_it_once(
     second, _ = await asked(client)
     assert (await end(client, half, late)).code == 0
     for header in (first, second):
-        assert (await end(client, header, COMMIT, from_transaction_check=True)).code == 0
+        answer = await end(client, header, COMMIT, from_transaction_check=True)
+        assert (answer.code, answer.remark) == (1, ENDED_ALREADY)
     assert await bodies(client) == ([b"U1"] if late == COMMIT else [])
     await check(broker, clock)
     assert len(await client.messages(HALF)) == 3, "nobody is asked again"
@@ -337,6 +340,32 @@ async def test_transactions_go_on_after_a_restart(tmp_path: Path, clock: Standin
         assert sorted(await bodies(client)) == [b"done", b"late", b"open"]
 
 
+@pytest.mark.parametrize("is_ended", [False, True])
+@pytest.mark.parametrize(("topic", "group"), [("T", "another"), ("Another", "pg")])
+async def test_after_a_restart_no_half_message_is_taken_for_a_copy_of_anothers(
+    tmp_path: Path, clock: StandingClock, topic: str, group: str, is_ended: bool
+) -> None:
+    """It has the same unique key, and says that it has been checked."""
+    async with open_test_broker(tmp_path, now_ms=lambda: clock.ms) as broker:
+        client = broker.connect()
+        half = await send_half(client, "U1")
+        claims = PROPERTIES | {"PGROUP": group, "TRANSACTION_CHECK_TIMES": "1"}
+        claimed = await client.send(topic, b"claims", claims, sys_flag=4)
+        if is_ended:
+            assert (await end(client, claimed, ROLLBACK, producer_group=group)).code == 0
+    async with open_test_broker(tmp_path, now_ms=lambda: clock.ms) as broker:
+        client = broker.connect()
+        if not is_ended:
+            assert (await end(client, claimed, ROLLBACK, producer_group=group)).code == 0
+        await client.heartbeat("producer", producers=("pg",))
+        await check(broker, clock)
+        header, frame = await asked(client)
+        assert decode_message(frame.body).body == b"U1"
+        assert (await end(client, header, COMMIT)).code == 0
+        assert (await end(client, half, COMMIT)).code == 1, "it has ended"
+        assert await bodies(client) == [b"U1"]
+
+
 async def test_a_broker_that_is_told_to_refuses_half_messages(tmp_path: Path) -> None:
     async with open_test_broker(tmp_path, reject_transaction_message=True) as broker:
         client = broker.connect()
@@ -406,8 +435,8 @@ async def test_ends_of_half_messages_that_many_others_followed(tmp_path: Path) -
             await client.send("T", b"%d" % n + bytes(1 << 18), PROPERTIES, sys_flag=4)
             for n in range(20)
         ]
-        for half in (*halves, *halves):
-            assert (await end(client, half, COMMIT)).code == 0
+        assert [(await end(client, half, COMMIT)).code for half in halves] == [0] * len(halves)
+        assert [(await end(client, half, COMMIT)).code for half in halves] == [1] * len(halves)
         messages = await client.all_messages("T")
         assert [message.body[:2].rstrip(b"\0") for message in messages] == [
             b"%d" % n for n in range(20)

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from lanemq.proxy.broker.values._waiting import target_of, with_target
+from lanemq.proxy.sessions.values._waiting import target_of, with_target
 from lanemq.testkit.proxy.brokers import TestBroker
 from lanemq.wire import SystemTopic
 from lanemq.wire.message import decode_message, decode_offset_id

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from lanemq.sdk import (
+    BrokerCredentials,
     ClientOptions,
     ConcurrentListener,
     Credentials,
@@ -20,7 +21,7 @@ from lanemq.sdk import (
 from lanemq.sdk.net._acl import sign
 from lanemq.testkit.sdk.clients import push_consumer_of
 from lanemq.testkit.sdk.cluster import FakeCluster
-from lanemq.wire import RequestCode, signature, signed_content
+from lanemq.wire import RequestCode, seal, sealed_content, signature, signed_content
 from lanemq.wire.frame import Frame, request
 
 SIGNED_BY_JAVA = (
@@ -46,26 +47,29 @@ def test_signatures_made_by_the_java_client_are_ours() -> None:
             security_token=case["security_token"],
         )
         frame = Frame(10, fields=case["fields"], body=base64.b64decode(case["body"]))
-        assert sign(frame, credentials).fields["Signature"] == case["signature"], case
+        assert sign(frame, credentials, "b:1").fields["Signature"] == case["signature"], case
 
 
 @given(st.dictionaries(st.text(), st.text()), st.binary(), st.text(min_size=1))
 def test_whatever_changes_in_a_request_changes_its_signature(
     fields: dict[str, str], body: bytes, more: str
 ) -> None:
-    frame = sign(Frame(10, fields=fields, body=body), KEYS)
+    frame = sign(Frame(10, fields=fields, body=body), KEYS, "b:1")
     assert is_signed(frame)
     assert frame.body == body
     assert fields.items() <= {**frame.fields, **fields}.items()
-    changed = sign(Frame(10, fields={**fields, "~": more}, body=body), KEYS)
+    changed = sign(Frame(10, fields={**fields, "~": more}, body=body), KEYS, "b:1")
     assert changed.fields["Signature"] != frame.fields["Signature"]
-    assert sign(frame, KEYS) == frame  # an attempt that is repeated
+    assert sign(frame, KEYS, "b:1") == frame  # an attempt that is repeated
 
 
 def test_a_flag_that_clients_add_later_is_not_signed() -> None:
     frame = request(RequestCode.QUERY_MESSAGE, {"key": "k"})
     flagged = request(RequestCode.QUERY_MESSAGE, {"key": "k", "_UNIQUE_KEY_QUERY": "true"})
-    assert sign(frame, KEYS).fields["Signature"] == sign(flagged, KEYS).fields["Signature"]
+    assert (
+        sign(frame, KEYS, "b:1").fields["Signature"]
+        == sign(flagged, KEYS, "b:1").fields["Signature"]
+    )
 
 
 def test_the_secret_is_not_shown() -> None:
@@ -113,3 +117,18 @@ async def test_one_way_requests_are_signed_as_well(
         await trio.sleep(1)
     (frame,) = cluster.broker.requests
     assert is_signed(frame)
+
+
+@given(st.dictionaries(st.text(), st.text()), st.binary())
+def test_a_broker_seals_its_requests_and_signs_none(fields: dict[str, str], body: bytes) -> None:
+    broker = BrokerCredentials(access_key=KEYS.access_key, secret_key=KEYS.secret_key)
+    frame = sign(Frame(10, fields=fields, body=body), broker, "b:1")
+    content = sealed_content(10, frame.fields, body)
+    assert frame.fields["lanemqSeal"] == seal(content, KEYS.secret_key)
+    assert frame.fields["lanemqSealedFor"] == "b:1"
+    assert frame.fields.keys() - fields.keys() <= {
+        "AccessKey",
+        "lanemqSeal",
+        "lanemqSealedFor",
+        "lanemqSealedAt",
+    }

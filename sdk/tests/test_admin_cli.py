@@ -44,12 +44,15 @@ MQADMIN_COMMANDS = {
     "migrateTopicLogicalQueue",
 }
 OWN_COMMANDS = {
+    "deadLetters",
+    "resendDeadLetters",
     "resumeMigrateTopicLogicalQueue",
     "abortMigrateTopicLogicalQueue",
     "appendSupersededMessages",
     "drainBroker",
     "forgetBroker",
     "balanceLogicalQueues",
+    "proxyStatus",
 }
 NOWHERE = "127.0.0.1:1"  # nobody listens there
 GROUP = ("updateSubGroup", "-n", NOWHERE, "-g", "g", "-b", NOWHERE)

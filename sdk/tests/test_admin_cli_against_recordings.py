@@ -6,6 +6,7 @@ Lines that mqadmin writes in no particular order (it prints hash tables) are com
 import gzip
 import json
 import re
+import stat
 from base64 import b64decode
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Container
@@ -17,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from lanemq.sdk import RefusedByBroker
 from lanemq.sdk.admin import _client
-from lanemq.sdk.admin.cli import _found, admin
+from lanemq.sdk.admin.cli import admin
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.frame import Frame, decode_frame
 from lanemq.wire.message import STAGE_PREFIX
@@ -101,7 +102,7 @@ def run(utc: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[
             yield cluster
 
         monkeypatch.setattr(_client, "open_remoting_client", open_recording)
-        monkeypatch.setattr(_found, "body_directory", lambda: tmp_path)
+        monkeypatch.setenv("HOME", str(tmp_path))
         return CliRunner().invoke(admin, args)
 
     return run
@@ -193,3 +194,50 @@ def test_every_command_prints_one_json_value_on_demand(
         result = run(recording, [*args, "--json"])
         assert result.exit_code == 0, result.output
         assert json.loads(result.stdout)
+
+
+BY_ID = ["queryMsgById", "queryMsgByUniqueKey"]
+
+
+@pytest.mark.parametrize("command", BY_ID)
+def test_a_body_is_written_for_its_user_alone_under_the_offset_id(
+    run: Callable[..., Result], command: str, tmp_path: Path
+) -> None:
+    for args, _ in steps("tools497")[command]:
+        for _ in range(2):  # the second replaces the file of the first
+            result = run("tools497", args)
+            assert result.exit_code == 0, result.output
+            found = re.search(r"Message Body Path: +(\S+)", result.stdout)
+            assert found is not None
+            path = Path(found[1])
+            assert path.parent == tmp_path / ".lanemq" / "msgbodys"
+            assert re.fullmatch(r"[0-9A-F]{32}(_\d+)?", path.name)
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("step", [".lanemq", ".lanemq/msgbodys", "file"])
+@pytest.mark.parametrize("command", BY_ID)
+def test_no_body_is_written_through_a_link(
+    run: Callable[..., Result], command: str, step: str, tmp_path: Path
+) -> None:
+    args, _ = steps("tools497")[command][0]
+    found = re.search(r"Message Body Path: +(\S+)", run("tools497", args).stdout)
+    assert found is not None
+    other = tmp_path / "other"
+    if step == "file":
+        other.write_bytes(b"of another user")
+        Path(found[1]).unlink()
+        Path(found[1]).symlink_to(other)
+        assert run("tools497", args).exit_code == 0
+        assert other.read_bytes() == b"of another user"
+        assert not Path(found[1]).is_symlink()
+        return
+    (tmp_path / step).rename(tmp_path / "old")
+    (other / "msgbodys").mkdir(parents=True)
+    (tmp_path / step).symlink_to(other)
+    result = run("tools497", args)
+    assert result.exit_code == 1
+    assert "cannot write the body" in result.output
+    assert "it is a link or no directory" in result.output
+    assert [path for path in other.rglob("*") if path.is_file()] == []

@@ -1,6 +1,7 @@
 """Resets of groups that have no offset in some queue: refused in words that help, or done."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -9,14 +10,23 @@ from lanemq.sdk import (
     ConsumeFrom,
     LitePullConsumer,
     Message,
+    MessageQueue,
     ReceivedMessage,
     RefusedByBroker,
     open_lite_pull_consumer,
     open_producer,
     open_push_consumer,
 )
-from lanemq.sdk.admin import AdminClient, open_admin, reset_offsets_by_time
+from lanemq.sdk.admin import (
+    AdminClient,
+    ResetOffsets,
+    Rollback,
+    open_admin,
+    reset_offsets_by_time,
+)
 from lanemq.testkit.servers import PATIENT_PRODUCER, PATIENT_S
+from lanemq.wire.bodies import TopicConfig
+from lanemq.wire.message import StageRecord, stage_group
 
 pytestmark = pytest.mark.slow  # a server
 
@@ -68,9 +78,22 @@ async def poll_one(consumer: LitePullConsumer) -> None:
             pass
 
 
-async def test_a_stopped_group_is_reset_in_every_queue(name_server: str) -> None:
+@asynccontextmanager
+async def resets_by(admin: AdminClient, address: str, *, brokers: bool) -> AsyncIterator[None]:
+    """A broker that resets groups without members as 5.x do, or leaves them to tools as 4.x."""
+    setting = "useServerSideResetOffset"
+    await admin.update_config(address, {setting: "true" if brokers else "false"})
+    try:
+        yield
+    finally:
+        with trio.CancelScope(shield=True):
+            await admin.update_config(address, {setting: "true"})
+
+
+@pytest.mark.parametrize("by_brokers", [True, False])
+async def test_a_stopped_group_is_reset_in_every_queue(name_server: str, by_brokers: bool) -> None:
     """It has had messages of one of them only."""
-    topic, group = "ResetStopped", "reset-stopped"
+    topic, group = f"ResetStopped{by_brokers}", f"reset-stopped-{by_brokers}"
     await send(name_server, topic)
     async with open_lite_pull_consumer(
         group, name_servers=name_server, consume_from=ConsumeFrom.FIRST_OFFSET
@@ -78,12 +101,72 @@ async def test_a_stopped_group_is_reset_in_every_queue(name_server: str) -> None
         await consumer.subscribe(topic)
         await poll_one(consumer)
     async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
-        done = await reset_offsets_by_time(admin, group, topic, 0)
+        (address,) = await admin.masters("DefaultCluster")
+        async with resets_by(admin, address, brokers=by_brokers):
+            done = await reset_offsets_by_time(admin, group, topic, 0)
         assert done.online is None
         assert done.offline is not None
+        assert done.by_brokers is by_brokers
         assert {row.queue.queue_id: row.rollback_offset for row in done.offline} == dict.fromkeys(
             range(4), 0
         )
+        assert sum(row.broker_offset for row in done.offline) == 1
+        assert sum(row.consumer_offset for row in done.offline) == 1
+
+
+async def five_messages(admin: AdminClient, name_server: str, topic: str) -> MessageQueue:
+    """A topic of one queue with five messages."""
+    (address,) = await admin.masters("DefaultCluster")
+    await admin.put_topic(address, TopicConfig(topic, 1, 1))
+    for _ in range(5):
+        await send(name_server, topic)
+    (queue,) = (await admin.topic_offsets(address, topic)).offset_table
+    return queue
+
+
+@pytest.mark.parametrize("by_brokers", [True, False])
+@pytest.mark.parametrize(
+    ("time_ms", "force", "target", "offset"),
+    [(0, True, 0, 0), (0, False, 0, 0), (END, True, 5, 5), (END, False, 5, 3)],
+)
+async def test_stages_of_a_stopped_group_begin_anew_where_it_goes(
+    name_server: str, by_brokers: bool, time_ms: int, force: bool, target: int, offset: int
+) -> None:
+    topic = f"ResetStages{by_brokers}{time_ms}{force}"
+    group = f"reset-stages-{by_brokers}-{time_ms}-{force}"
+    kept = StageRecord(3, 3, settled=True)
+    async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
+        (address,) = await admin.masters("DefaultCluster")
+        queue = await five_messages(admin, name_server, topic)
+        await admin.put_offset(address, stage_group(group), queue, kept.pack())
+        await admin.put_offset(address, group, queue, 3)
+        async with resets_by(admin, address, brokers=by_brokers):
+            done = await reset_offsets_by_time(admin, group, topic, time_ms, force=force)
+        assert done == ResetOffsets(
+            None, [Rollback(queue, 5, 3, target, offset)], by_brokers=by_brokers
+        )
+        assert await admin.group_offset(address, group, queue) == offset
+        number = await admin.group_offset(address, stage_group(group), queue)
+        assert number is not None
+        moved = StageRecord(offset, 0, settled=True)
+        assert StageRecord.unpack(number) == (kept if offset == 3 else moved)
+
+
+async def test_members_restart_their_stages_themselves(name_server: str) -> None:
+    topic, group = "ResetMembers", "reset-members"
+    kept = StageRecord(3, 3, settled=True)
+    async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
+        (address,) = await admin.masters("DefaultCluster")
+        queue = await five_messages(admin, name_server, topic)
+        await admin.put_offset(address, stage_group(group), queue, kept.pack())
+        await admin.put_offset(address, group, queue, 3)
+        async with open_lite_pull_consumer(group, name_servers=name_server) as consumer:
+            await consumer.subscribe(topic)
+            await poll_one(consumer)
+            done = await reset_offsets_by_time(admin, group, topic, 0)
+            number = await admin.group_offset(address, stage_group(group), queue)
+        assert done == ResetOffsets({queue: 0}, None)
+        assert number == kept.pack()
 
 
 async def test_a_group_that_nobody_knows_is_not_made(name_server: str) -> None:

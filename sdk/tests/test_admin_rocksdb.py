@@ -215,7 +215,7 @@ def test_a_topic_is_printed_as_the_broker_says_it(brokers: Brokers) -> None:
     brokers.answers[CHECK] = lambda _, frame: frame.reply(body=body.encode())  # 5.3.1
     args = ("checkRocksdbCqWriteProgress", "-n", "n:9876", "-c", "C", "-t", "T")
     lines = run(*args).stdout.splitlines()
-    assert lines == ["[topic: T, queue:  0] ", "  kvEarliest : null"] * 2
+    assert lines == ["[topic: T, queue:  0]", "  kvEarliest : null"] * 2
 
 
 def test_brokers_that_only_log_say_so(brokers: Brokers) -> None:

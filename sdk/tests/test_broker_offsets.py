@@ -145,7 +145,7 @@ async def test_what_is_finished_late_counts_before_and_after_the_queue_is_taken_
     assert await offsets.load(QUEUE) == 10
     offsets.update(QUEUE, 20)
     offsets.forget(QUEUE, cut_off=True)
-    assert not offsets.finished_late(QUEUE, 20, 21, is_held=False)  # nothing has to be read anew
+    assert not offsets.finished_late(QUEUE, 20, 21, is_held=False)  # nothing has to be read again
     assert await offsets.load(QUEUE) == 21
     assert not offsets.finished_late(QUEUE, 21, 22, is_held=False)  # it was not taken after all
     assert offsets.get(QUEUE) is None

@@ -11,7 +11,7 @@ import pytest
 
 from lanemq.sdk import Message, blocking
 
-pytestmark = pytest.mark.slow  # each starts Python anew; together a third of a minute
+pytestmark = pytest.mark.slow  # each starts Python again; together a third of a minute
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {
@@ -19,6 +19,7 @@ EXAMPLES = {
     "batch_send.py": "200 messages stored in queue",
     "broadcast.py": "both have everything",
     "orderly.py": "every order went step by step",
+    "key_ordered.py": "two of them kept every customer's order",
     "staged.py": "{'laptop': 10, 'tablet': 20, 'nothing': 10}",
     "lite_pull.py": "5 messages of queue 0 again",
     "iterate.py": "20 messages are done with",
@@ -28,6 +29,7 @@ EXAMPLES = {
     "delay.py": "all of them are there",
     "blocking.py": "all ten are done, and read",
     "file_source.py": "10 lines are sent, then 1 more",
+    "table_source.py": "4 changes are sent, then 0 more",
     "pipeline.py": "10 lines have come through both steps",
     "asyncio_web.py": "all ten orders are done",
     # and, by compat_tests/tests/test_sdk_producer.py, at Apache brokers
@@ -135,7 +137,7 @@ def test_the_service_finishes_what_it_does_when_it_gets_a_sigterm(
 
 
 def test_the_documented_code_runs_from_top_to_bottom(name_server: str, tmp_path: Path) -> None:
-    assert len(BLOCKS) == 11
+    assert len(BLOCKS) == 13
     outputs = []
     for number, block in enumerate(BLOCKS):
         path = tmp_path / f"block_{number}.py"
@@ -146,13 +148,17 @@ def test_the_documented_code_runs_from_top_to_bottom(name_server: str, tmp_path:
             outputs.append(run_until(says, path))
         else:
             outputs.append(run(str(path), home=tmp_path))
-    sent, refused, ordered, watched, *services, polled, iterated, operated = outputs[:-2]
+    sent, refused, ordered, batched, typed, watched, *services, polled, iterated, operated = (
+        outputs[:-2]
+    )
     in_threads, on_asyncio = outputs[-2:]
     assert len(services) == len(SERVICES)
     assert "SendStatus.OK" in sent
     assert "not sent: the body has 5242880 bytes" in refused
     assert "offset 3 after all the others" in ordered
     assert "3000 messages in 4 batches" in ordered
+    assert "stored at offset" in batched
+    assert "Order(number=1, euros=950.0) shop" in typed
     assert "ms SendStatus.OK" in watched
     assert "MessageQueue(topic='Orders'" in polled
     assert "b'a new order'" in iterated

@@ -37,7 +37,12 @@ BELOW = {"Dial", "RemotingClient", "dial_tcp", "open_remoting_client", "over_tls
 """Single frames and trio's streams: what clients are made of, and nothing for users of a face."""
 SEAMS = {"dial", "clock_ms"}
 """Parameters for tests: they take what runs on trio."""
-LISTENERS = {"ConcurrentListener", "OrderlyListener", "StagedConcurrentListener"}
+LISTENERS = {
+    "ConcurrentListener",
+    "KeyOrderedListener",
+    "OrderlyListener",
+    "StagedConcurrentListener",
+}
 ITERATION = {"__aiter__": "__iter__", "__anext__": "__next__"}
 
 

@@ -22,9 +22,11 @@ from lanemq.sdk import (
     SendAttempt,
     SendHook,
     SendKind,
+    open_producer,
 )
+from lanemq.sdk.observe._consume_hooks import hooked
 from lanemq.testkit.sdk.clients import producer_of, push_consumer_of
-from lanemq.testkit.sdk.cluster import FakeCluster
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
 from lanemq.wire import RequestCode
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -144,3 +146,34 @@ async def test_every_call_of_a_listener_is_told(
     for event in told:
         assert (event.group, event.cost_ms) == ("cg", 50)
         assert event.notes == {"seen": event.messages[0].body}
+
+
+@pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000])
+async def test_what_an_attempt_costs_does_not_depend_on_a_clock_that_is_set(
+    cluster: FakeCluster, autojump_clock: MockClock, step_ms: int
+) -> None:
+    cluster.create_topic("T", 1)
+    ahead_ms, notes, consumed = [0], Notes(), list[Consumption]()
+
+    def set_clock(attempt: SendAttempt) -> None:
+        ahead_ms[0] += step_ms
+
+    async def handle(messages: Sequence[ReceivedMessage]) -> None:
+        ahead_ms[0] += step_ms
+        await trio.sleep(0.05)
+
+    hooks = (SendHook(before=notes.before, after=notes.after), SendHook(before=set_clock))
+    async with open_producer(
+        "pg",
+        name_servers=cluster.name_servers,
+        dial=cluster.dial,
+        clock_ms=lambda: clock_ms() + ahead_ms[0],
+        hooks=hooks,
+    ) as producer:
+        await producer.send(Message(topic="T", body=b"x"))
+    assert 0 <= notes.said[-1][1].cost_ms < 1000
+    listener = hooked(
+        handle, "g", [ConsumeHook(after=consumed.append)], lambda: clock_ms() + ahead_ms[0]
+    )
+    await listener([])
+    assert consumed[0].cost_ms == 50

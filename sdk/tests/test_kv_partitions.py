@@ -1,6 +1,9 @@
 """Keys of a namespace over partitions, at brokers that move them."""
 
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -16,10 +19,14 @@ from lanemq.sdk.kv import (
     NoNamespace,
     Step,
 )
+from lanemq.sdk.kv.requests import _deletion
+from lanemq.sdk.kv.requests._calls import OtherPartitions
+from lanemq.sdk.kv.requests._holders import Holders
+from lanemq.sdk.kv.requests._route import KvRoute
 from lanemq.testkit.sdk.kv import KvCluster
 from lanemq.testkit.sdk.kv_stores import key_in, opened
 from lanemq.wire import RequestCode, ResponseCode
-from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.bodies import BrokerData, MessageQueue
 from lanemq.wire.kv import Moved, encode_answer, partition_of
 
 WRITE, GET = RequestCode.KV_WRITE, RequestCode.KV_GET
@@ -484,3 +491,50 @@ async def test_a_lock_is_waited_for_in_its_partition(
 
         for _ in range(3):
             nursery.start_soon(work, key_in(3, 4))
+
+
+def test_the_number_of_partitions_of_a_deleted_namespace_is_forgotten() -> None:
+    holders = Holders(None, "shop", None)  # type: ignore[arg-type]
+    brokers = {name: BrokerData("c", name, {0: f"{name}:1"}) for name in "ab"}
+    unknown = KvRoute(brokers, None, ())  # as of a name server that has lost its memory
+    deleted = KvRoute(brokers, None, (), deleted_at={"a"})
+    for is_sure, route, error in (
+        (True, unknown, NoRoute),
+        (False, unknown, NoNamespace),
+        (True, deleted, NoNamespace),
+    ):
+        holders._partitions, holders.is_sure = 2, is_sure
+        with pytest.raises(error):
+            holders._absent(route, 0, None)
+
+
+async def test_a_deletion_whose_answer_was_lost_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forgotten(calls: object, identities: set[str]) -> None:
+        assert identities == {"x"}
+
+    monkeypatch.setattr(_deletion, "_forgotten", forgotten)
+
+    class Calls:
+        """One partition, which is deleted by a call whose answer does not come."""
+
+        namespace, is_there = "shop", True
+        holders = SimpleNamespace(reset=lambda: None)
+
+        async def status_at(self, *args: object, **named: object) -> object:
+            if not self.is_there:
+                raise NoNamespace("shop", "it was deleted")
+            return SimpleNamespace(identity="x")
+
+        async def write_at(self, *args: object, **named: object) -> bytes:
+            self.is_there = False
+            raise OtherPartitions
+
+        async def each(self, drop: Callable[..., Awaitable[bool]]) -> list[bool]:
+            with suppress(OtherPartitions):
+                await drop(0, 2, None)
+            return [await drop(0, 1, None)]
+
+    calls = Calls()
+    await _deletion.delete_namespace(calls)  # type: ignore[arg-type]
+    with pytest.raises(NoNamespace):  # there was none before this call
+        await _deletion.delete_namespace(calls)  # type: ignore[arg-type]

@@ -82,7 +82,8 @@ def test_partitions_are_made_and_shown(run: Run) -> None:
     ]
     lines = run("status").stdout.splitlines()
     assert "entries:      20" in lines
-    assert lines[-4].split() == ["partition", "broker", "entries", "bytes", "position", "state"]
+    names = "partition broker entries bytes position lag leases state"
+    assert lines[-4].split() == names.split()
     assert lines[-3].split()[:2] == ["0", "broker-a"]
     assert lines[-2].split()[-1] == "open"
     refused = run("create", "--partitions", "4", "--broker", "broker-a", status=2)
@@ -164,6 +165,7 @@ def test_a_signal_ends_the_wait_for_a_lock(run: Run, monkeypatch: pytest.MonkeyP
         signal.raise_signal(signal.SIGTERM)
         await trio.sleep_forever()
 
-    monkeypatch.setattr(importlib.import_module("lanemq.sdk.kv._lock"), "_released", wait)
+    queue = importlib.import_module("lanemq.sdk.kv._lock_queue").LockQueue
+    monkeypatch.setattr(queue, "until_gone", wait)
     run("lock", "l", "--", "true", status=128 + signal.SIGTERM)
     assert run("get", "l").stdout == "somebody\n"

@@ -33,7 +33,7 @@ def fields(record: logging.LogRecord) -> dict[str, object]:
 def test_the_arguments_of_a_record_become_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     logger = get_logger("lanemq.sdk.test")
     assert get_logger("lanemq.sdk.test") is logger
-    assert len(logger.filters) == 1
+    assert len(logger.filters) == 2  # one for the fields, one that escapes
     queue = MessageQueue("T", "broker-a", 3)
     logger.error("%s: %s", queue, RefusedByBroker(13, "too large", "10.0.0.1:10911"))
     logger.error("plain words")

@@ -19,7 +19,7 @@ from lanemq.sdk.admin.logical._plan import (
     plan_number,
 )
 from lanemq.sdk.admin.logical._spread import Move, plan_balance, plan_drain, remains_at
-from lanemq.sdk.admin.logical._view import BrokerView, TopicView
+from lanemq.sdk.admin.logical._view import BrokerView, ClusterTopic
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import Chain, LogicalQueues, Segment, SegmentState
 
@@ -33,10 +33,10 @@ def segment(place: str, index: int, delta: int, state: SegmentState, **more: Any
     return Segment(MessageQueue(T, broker, int(queue_id)), index, delta, state, **more)
 
 
-def view(queues: dict[str, int], *segments: Segment) -> TopicView:
+def view(queues: dict[str, int], *segments: Segment) -> ClusterTopic:
     """The view from brokers with so many queues, each with its own segments only."""
     found = LogicalQueues.of(segments)
-    return TopicView(
+    return ClusterTopic(
         T,
         tuple(
             BrokerView(name, f"10.0.0.{number}:10911", count, found.of_broker(name))
@@ -45,7 +45,7 @@ def view(queues: dict[str, int], *segments: Segment) -> TopicView:
     )
 
 
-def mapped(queues: dict[str, int]) -> TopicView:
+def mapped(queues: dict[str, int]) -> ClusterTopic:
     """Step A of the proposal: every queue is a logical one."""
     steps = plan_mapping(view(queues))
     return view(queues, *(segment(f"{s.broker}/{s.queue_id}", s.index, 0, NORMAL) for s in steps))
@@ -70,7 +70,7 @@ def test_in_turn_is_in_the_order_of_names_as_listeners_stand_for_brokers() -> No
         BrokerView("broker1", "10.0.0.1:30911", 2),
         BrokerView("broker2", "10.0.0.1:10911", 2),
     )
-    steps = plan_mapping(TopicView(T, brokers), in_turn=True)
+    steps = plan_mapping(ClusterTopic(T, brokers), in_turn=True)
     assert [(s.broker, s.queue_id, s.index) for s in steps] == [
         ("broker1", 0, 0),
         ("broker2", 0, 1),
@@ -87,7 +87,7 @@ def test_mapping_goes_on_after_a_failure_and_fills_gaps() -> None:
     ]
 
 
-def destination(found: TopicView, index: int, name: str) -> Destination:
+def destination(found: ClusterTopic, index: int, name: str) -> Destination:
     broker = found.broker(name)
     assert broker is not None
     return plan_destination(found, index, broker)
@@ -97,7 +97,7 @@ def test_where_all_queues_are_taken_a_new_one_is_made() -> None:
     assert destination(mapped(TWO), 0, "broker2").queue_id is None
 
 
-def table_c(state: SegmentState) -> TopicView:
+def table_c(state: SegmentState) -> ClusterTopic:
     return view(
         {"broker1": 2, "broker2": 3},
         segment("broker1/0", 0, 0, state, offset_max=101),
@@ -145,7 +145,7 @@ def test_the_least_offset_is_where_the_readable_part_begins() -> None:
     assert table_c(EXPIRED).chains()[0].min_offset == 101
 
 
-def table_e() -> TopicView:
+def table_e() -> ClusterTopic:
     return view(
         {"broker1": 4, "broker2": 2},
         segment("broker1/0", 0, 0, NORMAL),
@@ -207,8 +207,8 @@ def test_copies_count_only_where_their_broker_does_not_answer() -> None:
     present = view({"broker1": 1}).brokers[0]
     one = replace(present, mapping={0: told})
     two = BrokerView("broker2", "10.0.0.2:10911", 1, {0: Chain(0, [stale.sealed(50)])})
-    assert TopicView(T, (one, two)).chains()[0][0].is_sealed
-    assert not TopicView(T, (one,)).chains()[0][0].is_sealed
+    assert ClusterTopic(T, (one, two)).chains()[0][0].is_sealed
+    assert not ClusterTopic(T, (one,)).chains()[0][0].is_sealed
 
 
 # The number of logical queues
@@ -271,7 +271,7 @@ def test_a_queue_that_is_read_for_another_index_is_not_taken() -> None:
     assert (second.queue_id, second.index, second.delta) == (None, 1, 0)
 
 
-def _but(found: TopicView, index: int) -> list[Segment]:
+def _but(found: ClusterTopic, index: int) -> list[Segment]:
     return [s for chain in found.chains().values() for s in chain if s.logical_index != index]
 
 
@@ -345,4 +345,4 @@ def test_what_was_claimed_and_never_used_goes_to_the_same_broker_alone() -> None
     claims = Claims(
         {0: frozenset({"a"}), 1: frozenset({"b"}), 2: frozenset({"a", "b"})}, frozenset("ab")
     )
-    assert choose(claims, TopicView("T"), ["a", "a", "b", "c"]) == [0, 3, 1, 4]
+    assert choose(claims, ClusterTopic("T"), ["a", "a", "b", "c"]) == [0, 3, 1, 4]

@@ -4,7 +4,7 @@ from typing import Any, final
 
 import pytest
 
-from lanemq.sdk.logical._progress import LogicalProgress
+from lanemq.sdk.logical._progress import ProgressCalls
 from lanemq.wire.bodies import MASTER_ID, MessageQueue
 from lanemq.wire.logical import Chain, Segment, progress_topic
 
@@ -58,5 +58,5 @@ async def test_progress_before_the_mapping_counts_as_it_is(
     offsets: dict[str, int], young: bool, expected: int | None
 ) -> None:
     broker: Any = OneBroker(offsets, young=young)
-    progress = LogicalProgress(broker, broker)
+    progress = ProgressCalls(broker, broker)
     assert await progress.committed_offset(MessageQueue(TOPIC, "logical", 0)) == expected

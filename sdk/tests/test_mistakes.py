@@ -36,6 +36,7 @@ from lanemq.sdk import (
     open_push_consumer,
     open_transaction_producer,
 )
+from lanemq.testkit.sdk.clients import push_consumer_of
 from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
 
@@ -138,9 +139,9 @@ async def test_subscriptions_map_topics_to_expressions(subscriptions: Any, says:
 @pytest.mark.parametrize(
     ("message", "kind", "says"),
     [
-        (Message(topic="T", body="text"), MessageRejected, r"body\.encode\(\)"),  # type: ignore[arg-type]
-        (Message(topic="T", body={"a": 1}), MessageRejected, "dict.*json.dumps"),  # type: ignore[arg-type]
-        (Message(topic="T", body=None), MessageRejected, "NoneType"),  # type: ignore[arg-type]
+        (Message(topic="T", body="text"), MessageRejected, r"body\.encode\(\)"),
+        (Message(topic="T", body={"a": 1}), MessageRejected, "dict.*json.dumps"),
+        (Message(topic="T", body=None), MessageRejected, "NoneType"),
         (Message(topic=ANY, body=b"x"), InvalidName, "not None"),
         (Message(topic="T", body=b"x", properties={"n": ANY_NUMBER}), MessageRejected, "'n': '5'"),
     ],
@@ -199,6 +200,8 @@ def test_values_of_another_kind_are_refused_by_name(given: Any, says: str) -> No
         ({"client": 3}, r"client must be ClientOptions\(…\), not 3"),
         ({"allocate": 5}, "allocate must be a function, not 5"),
         ({"on_queues_changed": 5}, "on_queues_changed must be a function, not 5"),
+        ({"on_statistics": 5}, "on_statistics must be a function, not 5"),
+        ({"statistics_interval_s": 0}, "statistics_interval_s must be"),
         ({"pull_batch": 1.5}, "pull_batch must be a whole number, not 1.5"),
         ({"consume_from_timestamp_ms": "now"}, "consume_from_timestamp_ms must be a whole number"),
     ],
@@ -347,3 +350,45 @@ async def test_polling_without_a_subscription_is_refused(
             await consumer.poll()
         with pytest.raises(WrongUse, match="call `subscribe` or `assign` first"):
             await anext(consumer)
+
+
+async def _none() -> None: ...
+
+
+async def _three(messages: Any, context: Any, more: Any) -> None: ...
+
+
+async def _keyword(messages: Any, *, needed: Any) -> None: ...
+
+
+@pytest.mark.parametrize("handle", [_none, _three, _keyword])
+async def test_a_listener_with_other_parameters_is_refused_before_it_gets_messages(
+    handle: Any,
+) -> None:
+    for listener in (handle, ConcurrentListener(handle), OrderlyListener(handle)):
+        with pytest.raises(WrongUse, match=r"\(messages\) or \(messages, context\)"):
+            await open_push_consumer("g", subscriptions={"T": "*"}, listener=listener).__aenter__()
+        with pytest.raises(WrongUse, match=handle.__name__):
+            aio.open_push_consumer("g", subscriptions={"T": "*"}, listener=listener)
+    for plain_listener in (lambda: None, lambda a, b, c: None):
+        with pytest.raises(WrongUse, match=r"\(messages\) or \(messages, context\)"):
+            blocking.open_push_consumer("g", subscriptions={"T": "*"}, listener=plain_listener)
+
+
+@pytest.mark.parametrize("other", [{"T": "B"}, {"T": "A", "T2": "*"}, {"T2": "*"}])
+async def test_two_subscriptions_of_one_group_in_one_process_are_refused(
+    cluster: FakeCluster, autojump_clock: MockClock, other: dict[str, str]
+) -> None:
+    cluster.create_topic("T", 4)
+    listener = ConcurrentListener(coroutine)
+    async with push_consumer_of(cluster, listener, subscriptions={"T": "A"}) as first:
+        with pytest.raises(WrongUse, match="must subscribe alike"):
+            async with push_consumer_of(cluster, listener, subscriptions=other):
+                pass
+        async with push_consumer_of(cluster, listener, subscriptions={"T": "A"}):
+            pass
+        async with push_consumer_of(cluster, listener, group="other", subscriptions=other):
+            pass
+        assert first.queues
+    async with push_consumer_of(cluster, listener, subscriptions=other):
+        pass  # the first one has left

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from pathlib import Path
-from types import CodeType
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,6 +37,7 @@ from lanemq.sdk import (
     blocking,
 )
 from lanemq.sdk.aio._bridge import Opening as AioOpening
+from lanemq.sdk.aio._loop import running_loop
 from lanemq.sdk.aio._waiter import Waiter
 from lanemq.sdk.aio.kv import open_kv_store
 from lanemq.sdk.blocking._bridge import Opening
@@ -306,6 +307,49 @@ def test_a_forked_process_has_no_client_and_opens_its_own(name_server: str, tmp_
         "the child's own",
         "the parent's still",
     ]
+
+
+def test_what_is_left_for_the_end_of_a_turn_is_done_though_one_job_fails() -> None:
+    portal, done = _portal.find_portal(), threading.Event()
+
+    def leave_two() -> None:
+        portal.after_turn(lambda: 1 / 0)
+        portal.after_turn(done.set)
+
+    for _ in range(2):
+        done.clear()
+        portal.post(leave_two)
+        assert done.wait(PATIENCE_S)
+
+
+def test_the_core_is_woken_once_for_jobs_that_come_before_it_looks() -> None:
+    portal, go_on, done = _portal.find_portal(), threading.Event(), threading.Event()
+    begun, token = threading.Event(), portal._token
+    assert token is not None
+    woken: list[str] = []
+
+    def hold() -> None:
+        begun.set()
+        go_on.wait(PATIENCE_S)
+
+    def wake(function: Callable[..., object], *, idempotent: bool) -> None:
+        woken.append("woken")
+        token.run_sync_soon(function, idempotent=idempotent)
+
+    portal._token = SimpleNamespace(run_sync_soon=wake)  # type: ignore[assignment]
+    for _ in range(3):
+        go_on.clear()
+        begun.clear()
+        done.clear()
+        woken.clear()
+        portal.post(hold)
+        assert begun.wait(PATIENCE_S)
+        for _ in range(50):
+            portal.post(lambda: None)
+        portal.post(done.set)
+        go_on.set()
+        assert done.wait(PATIENCE_S)
+        assert len(woken) == 2
 
 
 # Errors and interruptions
@@ -963,6 +1007,29 @@ def test_a_local_transaction_runs_in_the_task_that_waits() -> None:
 
     asyncio.run(main())
     assert ended == [TransactionState.ROLLBACK.value]  # the other is left to the checks
+
+
+def test_a_function_that_is_cancelled_before_its_first_step_has_an_outcome() -> None:
+    """Otherwise its place among those that run at once would be taken for good."""
+    posted: list[Callable[[], object]] = []
+    portal = SimpleNamespace(post=posted.append, over=False)
+
+    async def never() -> None:
+        raise AssertionError("it was cancelled")
+
+    async def main() -> None:
+        loop = running_loop()
+        callback: Callback[None] = Callback(portal, never)  # type: ignore[arg-type]
+        loop.start(callback)
+        callback.cancel()
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert len(posted) == 1
+        posted[0]()
+        assert callback.was_cancelled
+        assert callback.over.is_set()
+
+    asyncio.run(main())
 
 
 @pytest.mark.timeout(60)  # the fault it looks for keeps the loop busy for ever

@@ -10,7 +10,6 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.sdk import (
-    BrokerUnreachable,
     ConcurrentListener,
     ConsumeFrom,
     FlowLimits,
@@ -537,13 +536,6 @@ async def test_a_broker_that_cannot_hold_pulls_is_not_asked_in_a_tight_loop(
     async with consumer_of(cluster, Inbox(), options):
         await trio.sleep(10)
     assert cluster.broker.count(PULL) <= 2 * 10 / 0.1 + 10
-
-
-async def test_no_name_server_at_the_start_is_an_error(cluster: FakeCluster) -> None:
-    cluster.name_server_nodes[0].reachable = False
-    with pytest.raises(BrokerUnreachable):
-        async with consumer_of(cluster, Inbox()):
-            raise AssertionError("not reached")
 
 
 # Flow control

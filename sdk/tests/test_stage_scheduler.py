@@ -354,7 +354,7 @@ def test_a_reset_waits_for_what_runs_and_for_its_record() -> None:
     scheduler.finish(first)
     second = scheduler.take()
     assert second is not None
-    assert scheduler.take() is None, "message 2 begins anew, and waits for message 1"
+    assert scheduler.take() is None, "message 2 begins again, and waits for message 1"
     must_save = [scheduler.must_save]
     scheduler.finish(second)
     assert scheduler.take() is None

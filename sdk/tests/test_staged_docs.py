@@ -33,7 +33,8 @@ def test_the_documented_code_runs(name_server: str, tmp_path: Path) -> None:
         )
         assert result.returncode == 0, result.stderr
         outputs.append(result.stdout)
-    assert outputs == ["[0, 1] [2, 3, 4] [5, 6]\n", "", "", "StageCounter(0)\n"]
+    by_key = "{'ada': [1, 3, 5], 'bob': [0, 2, 4]}\n"
+    assert outputs == ["[0, 1] [2, 3, 4] [5, 6]\n", "", "", "StageCounter(0)\n", by_key]
 
 
 def test_the_documented_command_runs(name_server: str) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.sdk import MessageQueue, Outcome, ReceivedMessage
+from lanemq.sdk import Outcome, ReceivedMessage
 from lanemq.sdk.consumer.pool._concurrent_scheduler import ConcurrentScheduler
 from lanemq.sdk.consumer.pool._queue_consumer import Messages, QueueConsumer
 from lanemq.sdk.consumer.pool._worker_pool import WorkerPool
@@ -14,41 +14,10 @@ from lanemq.sdk.consumer.pulls._held_queue import HeldQueue
 from lanemq.sdk.listeners._listener import Handle
 from lanemq.sdk.observe._consume_stats import TopicStats
 from lanemq.testkit.sdk.cluster import clock_ms
-from lanemq.wire import HostAddress
-from lanemq.wire.message import StoredMessage
+from lanemq.testkit.sdk.pools import QUEUE, messages_of
 
 Scheduler = ConcurrentScheduler[ReceivedMessage]
 Consumer = QueueConsumer[Scheduler]
-QUEUE = MessageQueue("T", "broker-a", 0)
-HOST = HostAddress("10.0.0.1", 1)
-
-
-def messages_of(count: int) -> list[ReceivedMessage]:
-    return [
-        ReceivedMessage(
-            StoredMessage(
-                size_bytes=100,
-                magic=0,
-                body_crc=0,
-                queue_id=0,
-                flag=0,
-                queue_offset=offset,
-                log_position=0,
-                sys_flag=0,
-                born_timestamp_ms=0,
-                born_host=HOST,
-                store_timestamp_ms=0,
-                store_host=HOST,
-                reconsume_times=0,
-                prepared_transaction_offset=0,
-                body=b"",
-                topic="T",
-                properties_data=b"",
-            ),
-            QUEUE,
-        )
-        for offset in range(count)
-    ]
 
 
 class Acknowledged:
@@ -181,3 +150,27 @@ async def test_what_a_pull_brings_while_the_pool_closes_is_left() -> None:
         await wait_all_tasks_blocked()  # a pool that hires for them is never at rest
         nursery.cancel_scope.cancel()
     assert (begun, settled) == (1, [])
+
+
+async def test_a_listener_that_does_not_end_when_it_is_cancelled_is_cancelled_once(
+    mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    ends = trio.Event()
+
+    async def handle(messages: object) -> None:
+        with trio.CancelScope(shield=True):
+            await ends.wait()
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        pool = pool_of(nursery, handle, [], 20)
+        nursery.start_soon(pool.watch)
+        pool.submit(HeldQueue(QUEUE, 0), messages_of(2))
+        await wait_all_tasks_blocked()
+        mock_clock.jump(901)
+        for _ in range(20):  # a watch that finds the same calls late again never sleeps
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+        ends.set()
+    late = [record for record in caplog.records if "took too long" in record.message]
+    assert len(late) == 2

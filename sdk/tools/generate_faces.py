@@ -27,6 +27,7 @@ FACES: Final = ("blocking", "aio")
 CLIENTS: Final = {
     "_producer.py": {
         "_staged_producer.py": ["StagedSender"],
+        "_batching_sender.py": ["BatchingSender"],
         "_producer.py": ["Producer"],
         "_transactions.py": ["TransactionProducer"],
     },
@@ -47,22 +48,35 @@ CLIENTS: Final = {
     },
     "admin/_client.py": {
         "admin/_client.py": ["AdminClient"],
+        "admin/_dead_letters.py": ["dead_letters_of", "resend_dead_letters"],
         "admin/_reset.py": ["reset_offsets_by_time"],
         "admin/_tracks.py": ["tracks_of"],
     },
-    "kv/_store.py": {
+    "kv/_held.py": {
         "kv/_checkpoint.py": ["Checkpoint"],
+        "kv/_lease.py": ["Lease"],
         "kv/_lock.py": ["Lock"],
+        "kv/_observe.py": ["Leaders"],
         "kv/_watch.py": ["Watch"],
-        "kv/_store.py": ["KeyValueStore"],
     },
+    "kv/_transactions.py": {"kv/_transactions.py": ["KeyTransactions"]},
+    "kv/_ranges.py": {"kv/_ranges.py": ["KeyRanges"]},
+    "kv/_leases.py": {"kv/_leases.py": ["KeyLeases"]},
+    "kv/_store.py": {"kv/_store.py": ["KeyValueStore"]},
 }
 """Modules of a face; for each the modules of the core that it is written after, and of those the
 classes that have a face, and the coroutine functions that take such a client first."""
 
+OWNERS: Final = {"admin": ("AdminClient", "_client"), "kv": ("KeyValueStore", "_store")}
+"""The folders with classes that a client has as bases: the client, and its module there."""
+
 LISTENERS: Final = {
     "listeners/_listener.py": ["ConcurrentListener"],
-    "listeners/_ordered_listeners.py": ["OrderlyListener", "StagedConcurrentListener"],
+    "listeners/_ordered_listeners.py": [
+        "OrderlyListener",
+        "KeyOrderedListener",
+        "StagedConcurrentListener",
+    ],
 }
 """Listeners; those of the blocking face have functions that are not async."""
 
@@ -108,9 +122,9 @@ NEXT: Final = """{keyword} {name}(self) -> {returns}:
         message = lent.next(monotonic())
     return message"""
 """The search for the next message of an iteration."""
-WRAPPED: Final = {"Checkpoint", "Watch"}
+WRAPPED: Final = {"Checkpoint", "Leaders", "Watch"}
 """The results of plain methods that have a face of their own."""
-GIVEN_BACK_ONE_BY_ONE: Final = {"kv/_watch.py"}
+GIVEN_BACK_ONE_BY_ONE: Final = {"kv/_observe.py", "kv/_watch.py"}
 """Modules whose iterations take back what a cancelled caller has not seen."""
 GIVE_BACK: Final = {"poll": "give_back"}
 PLAIN_TYPES: Final = {"Execute", "Handle", "StageOffsetStore"}  # blocking has its own
@@ -355,7 +369,8 @@ def write_class(output: Output, node: ast.ClassDef) -> None:
         output.used.add("final")
         lines.insert(0, "@final")
     if "/" in output.source and not is_final:
-        members = ["_core: AdminClient\n_bridge: Bridge"]  # of the class that has it as base
+        owner, _ = OWNERS[output.source.partition("/")[0]]
+        members = [f"_core: {owner}\n_bridge: Bridge"]  # of the class that has it as base
     else:
         is_derived = "/" not in output.source and bool(bases)
         body = ["    super().__init__(core, bridge)"] if is_derived else []
@@ -516,8 +531,10 @@ def write_module(face: str, sources: Mapping[str, Sequence[str]]) -> str:
         package, _, name = source.removesuffix(".py").replace("/", ".").rpartition(".")
         core = f"_core{name}" if len(sources) > 1 else "_core"
         lines.append(f"from {output.up}{package} import {name} as {core}")
-        if any("_core: AdminClient" in body for body in output.body):
-            lines.append(f"from {output.up}admin._client import AdminClient")
+        folder = source.partition("/")[0]
+        owner, home = OWNERS.get(folder, ("", ""))
+        if owner and any(f"_core: {owner}\n" in body for body in output.body):
+            lines.append(f"from {output.up}{folder}.{home} import {owner}")
         lines += imports(output)
         bodies += [re.sub(r"(?<!\.)\b_core\.", f"{core}.", body) for body in output.body]
     return "\n".join([header(common_package(sources)), *lines, *bodies])

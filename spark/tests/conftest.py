@@ -16,7 +16,7 @@ import trio
 from lanemq.compat import Cluster, apache_cluster, running
 from lanemq.testing import open_test_server
 from lanemq.testkit.peers import require_tools
-from lanemq.testkit.spark import require_java, require_packages
+from lanemq.testkit.spark import lake, require_java, require_packages
 from lanemq.testkit.storage.stores import STORES
 
 if TYPE_CHECKING:
@@ -28,7 +28,12 @@ def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The home of Spark for all of these tests."""
     require_packages()
     require_java()
-    return _unpacked_home(tmp_path_factory.mktemp("spark"))
+    from lanemq.spark.cli._home import unpack_home
+
+    home = tmp_path_factory.mktemp("spark")
+    # The workers of a stream have ten seconds to come up; without this a busy machine takes longer.
+    unpack_home(home)
+    return home
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +62,7 @@ def spark(spark_home: Path, tmp_path_factory: pytest.TempPathFactory) -> "Iterat
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = str(spark_home)
+    os.environ.update(lake(tmp_path_factory.mktemp("lake")))  # the JVM hands it to its Pythons
     session = (
         SparkSession.builder.master("local[2]")
         .appName("lanemq tests")
@@ -74,6 +80,16 @@ def spark(spark_home: Path, tmp_path_factory: pytest.TempPathFactory) -> "Iterat
     session.stop()
 
 
+@pytest.fixture
+def pushdown(spark: "SparkSession") -> Iterator[None]:
+    """Let Spark push filters down to the DataFrames that ask for them."""
+    name = "spark.sql.python.filterPushdown.enabled"
+    before = str(spark.conf.get(name))
+    spark.conf.set(name, "true")
+    yield
+    spark.conf.set(name, before)
+
+
 @pytest.fixture(autouse=True)
 def sources_known(request: pytest.FixtureRequest) -> None:
     """Make the session the active one of this thread, whatever ran in this process before."""
@@ -81,24 +97,6 @@ def sources_known(request: pytest.FixtureRequest) -> None:
         from lanemq.spark import register
 
         register(request.getfixturevalue("spark"))
-
-
-def _unpacked_home(home: Path) -> Path:
-    """Make a home of Spark without the archive of PySpark, which every worker would compile anew.
-
-    The workers of a stream have ten seconds to come up; on a busy machine that takes longer.
-    """
-    import pyspark
-
-    installed = Path(pyspark.__file__).parent
-    for path in installed.iterdir():
-        if path.name != "python":
-            (home / path.name).symlink_to(path)
-    libraries = home / "python" / "lib"
-    libraries.mkdir(parents=True)
-    for path in (installed / "python" / "lib").glob("py4j*.zip"):
-        (libraries / path.name).symlink_to(path)
-    return home
 
 
 @pytest.fixture(scope="session")

@@ -11,20 +11,27 @@ from lanemq.sdk.blocking import open_producer
 from lanemq.testing import open_test_server
 from lanemq.testkit.spark import PATIENT, require_packages
 
-require_packages()
+require_packages("deltalake")
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.peers]
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+BLOCKS = [
+    block
+    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    if "spark://" not in block  # test_standalone_cluster.py runs that one
+]
 
 
 def test_the_examples_run(
-    spark: "SparkSession", recorded_stores: Path, capsys: pytest.CaptureFixture[str]
+    spark: "SparkSession",
+    recorded_stores: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 5
     store = str(recorded_stores / "file-5.3.3-clean")
     with open_test_server() as server:
         with open_producer("shop", name_servers=server.name_servers, options=PATIENT) as producer:
@@ -34,9 +41,19 @@ def test_the_examples_run(
         names = {"spark": spark}
         for block in BLOCKS:
             code = block.replace("/data/store", store)
+            for name in ("archive", "restored", "lake"):
+                code = code.replace(f"/data/{name}", str(tmp_path / name))
             code = code.replace("127.0.0.1:9876", server.name_servers)
             exec(compile(code, "docs/spark.md", "exec"), names)
     printed = capsys.readouterr().out
     assert "|paid|    5|" in printed
     assert "sc_orders|" in printed
     assert "|store|file|filePosition|" in printed
+    assert "messages in commit 1\n0 more\n" in printed
+    assert "messages restored" in printed
+    archived, in_table = (
+        re.search(rf"(\d+) {what}", printed) for what in ("messages in commit", "rows of a table")
+    )
+    assert archived is not None
+    assert in_table is not None
+    assert archived[1] == in_table[1]

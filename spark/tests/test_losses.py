@@ -1,4 +1,4 @@
-"""Brokers that go away beneath a task, and queues that begin anew beneath a stream.
+"""Brokers that go away beneath a task, and queues that begin again beneath a stream.
 
 What Spark's processes do is done here without a session: a plan, then tasks.
 """

@@ -99,7 +99,7 @@ def test_a_batch_that_was_planned_is_read_whole_and_once_wherever_its_queues_are
             assert len(found) > seen, "the task had read all of it before its queue moved"
         assert sorted(found) == expected(0, SENT)
         again = await in_thread(lambda: [row for part in parts for row in rows(stream.read(part))])
-        assert again == found  # as a query that is started anew reads it
+        assert again == found  # as a query that is started again reads it
         later = await in_thread(lambda: stream.latestOffset(end, ReadAllAvailable()))
         more = await in_thread(
             lambda: [

@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,7 @@ from pyarrow import parquet  # noqa: E402
 import lanemq.spark  # noqa: E402
 from lanemq.spark import SourceError  # noqa: E402
 from lanemq.spark.jobs import replay  # noqa: E402
-from lanemq.spark.topics import Cluster  # noqa: E402
+from lanemq.spark.topics import Cluster, Replay, _replay  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -168,6 +170,70 @@ def test_a_replay_that_was_killed_goes_on_and_sends_each_message_once(
     assert found == [list(range(queue, 12_000, QUEUES)) for queue in range(QUEUES)]
 
 
+ROWS = [
+    {
+        "queue": 0,
+        "queueOffset": number,
+        "body": b"%d" % number,
+        "keys": "",
+        "tags": "",
+        "properties": [("number", str(number))],
+        "flag": 0,
+    }
+    for number in range(1000)
+]
+SENT_FIRST = 600
+"""More than a batch of messages."""
+
+
+@pytest.mark.parametrize("is_lock_lost", [False, True])
+def test_a_task_that_goes_on_beside_its_next_attempt_sends_nothing_twice(
+    is_lock_lost: bool, name_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An executor that was given up may live on, and its tasks with it."""
+    topic = f"Beside-{is_lock_lost}"
+    make_topic(name_server, topic, 1)
+    work = Replay(Cluster.named(name_server), topic, f"replay-{topic}")
+    stands, goes_on, asked = (threading.Event() for _ in range(3))
+
+    def slowly() -> Iterator[dict[str, Any]]:
+        yield from ROWS[:SENT_FIRST]
+        stands.set()
+        goes_on.wait()
+        yield from ROWS[SENT_FIRST:]
+
+    async def lose_lock() -> None:
+        async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
+            ((address, queue),) = queues_of(await admin.route(topic), topic)
+            await admin.unlock_queues(address, f"replay-{topic}_0", attempts[0], [queue])
+
+    async def is_alone(one: Any) -> bool:  # noqa: ANN401 - private
+        found = await plain(one)
+        attempts.append(one.attempt)
+        if one.attempt != attempts[0]:
+            asked.set()
+        return found
+
+    attempts: list[str] = []
+    plain = _replay._QueueReplay._is_alone
+    monkeypatch.setattr(_replay._QueueReplay, "_is_alone", is_alone)
+    with ThreadPoolExecutor() as threads:
+        old = threads.submit(work.run, slowly())
+        try:
+            assert stands.wait(PATIENT_S)
+            if is_lock_lost:
+                trio.run(lose_lock)
+            new = threads.submit(work.run, iter(ROWS))
+            assert asked.wait(PATIENT_S)
+            if is_lock_lost:
+                new.result()
+        finally:
+            goes_on.set()
+        (first,), (second,) = old.result(), new.result()
+    assert first.sent + second.sent >= len(ROWS)
+    assert numbers(queues_in(name_server, topic, len(ROWS))) == [list(range(len(ROWS)))]
+
+
 def _ends(name_server: str) -> int:
     """The number of messages in the topic."""
 
@@ -178,3 +244,55 @@ def _ends(name_server: str) -> int:
         return sum(ends)
 
     return trio.run(ask)
+
+
+def test_an_archive_of_two_brokers_is_replayed_by_one_at_a_time(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    hosts = ("10.0.0.1:10911", "10.0.0.2:10911")
+    rows = [
+        {
+            "queue": 0,
+            "queueOffset": offset,
+            "body": b"%d" % offset,
+            "flag": 0,
+            "keys": "",
+            "tags": "",
+            "properties": [("number", str(number))],
+            "msgId": f"M{number}{offset}",
+            "storeHost": host,
+        }
+        for number, host in enumerate(hosts)
+        for offset in range(5)
+    ]
+    schema = pa.schema(
+        [
+            ("queue", pa.int32()),
+            ("queueOffset", pa.int64()),
+            ("body", pa.binary()),
+            ("flag", pa.int32()),
+            ("keys", pa.string()),
+            ("tags", pa.string()),
+            ("properties", pa.map_(pa.string(), pa.string())),
+            ("msgId", pa.string()),
+            ("storeHost", pa.string()),
+        ]
+    )
+    place = tmp_path / "topic=2026-01-01/day=2026-01-01"
+    beside = tmp_path / "topic=12/day=2026-01-02"
+    for folder in (place, beside):
+        folder.mkdir(parents=True)
+        parquet.write_table(pa.Table.from_pylist(rows, schema), folder / "part.parquet")
+    with open_test_server() as server:
+        make_topic(server.name_servers, "two", 1)
+        cluster = Cluster.named(server.name_servers)
+        with pytest.raises(SourceError, match=r"offset 0, from 10.0.0.1:10911 and 10.0.0.2:10911"):
+            replay(spark, str(tmp_path), "12", cluster=cluster, target="two")
+        for host in hosts:
+            for topic in ("12", "2026-01-01"):  # neighbours that look like a number and a date
+                done = replay(
+                    spark, str(tmp_path), topic, cluster=cluster, target="two", store_host=host
+                )
+                assert (done.sent, done.there) == (5, 0)
+        (found,) = numbers(queues_in(server.name_servers, "two", 20))
+        assert sorted(found) == [0] * 10 + [1] * 10

@@ -1,5 +1,6 @@
 """However a log is split, its rows and its damage are the same; nothing here needs a session."""
 
+import shutil
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -7,8 +8,11 @@ from typing import Any
 
 import pytest
 import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lanemq.storage import NewMessage, StoreConfig, open_store
+from lanemq.storage.bulk import convert_to_rocksdb
 from lanemq.testkit.spark import require_packages
 from lanemq.testkit.storage.stores import HOST
 from lanemq.wire import SysFlag
@@ -29,6 +33,12 @@ from lanemq.spark.store._table import Query  # noqa: E402
 
 pytestmark = pytest.mark.slow
 FILE_BYTES = 2048
+QUEUE_OFFSET_AT, BORN_TIME_AT, STORE_TIME_AT = 20, 40, 56
+LOG_BYTES = 4096
+QUEUES = 5
+MESSAGES = 60
+LONELY = "Lonely"
+"""A topic of one message."""
 TYPES = {
     "string": pa.string(),
     "int": pa.int32(),
@@ -203,8 +213,50 @@ def test_a_missing_file_is_told_and_the_others_are_read(make_store: Callable[[],
         FILE_BYTES,
         2 * FILE_BYTES,
     )
-    with pytest.raises(StoreDamaged, match=str(FILE_BYTES)):
+    with pytest.raises(StoreDamaged, match=rf"commitlog/{FILE_BYTES:020d} is missing"):
         read(query_of(root, "messages", mode="FAILFAST"))
+
+
+def test_fields_that_no_checksum_covers_are_damage_if_they_cannot_be_right(
+    make_store: Callable[[], Path],
+) -> None:
+    root = make_store()
+    rows = read(query_of(root, "messages"))
+    early, late, odd = (rows[number] for number in (3, 4, 6))
+    change(root, early["logPosition"] + STORE_TIME_AT, (-5).to_bytes(8, "big", signed=True))
+    change(root, late["logPosition"] + BORN_TIME_AT, ((1 << 63) - 1).to_bytes(8))
+    change(root, odd["logPosition"] + odd["storeSize"] - 2, b"\xff")
+    for split in SPLITS:
+        found = read(query_of(root, "messages"), split)
+        assert len(found) == 40
+        assert found[4]["bornTimestamp"].year == 9999  # a row that Python and Spark can show
+        damages = read(query_of(root, "damage"), split)
+        assert [(one["kind"], one["logPosition"]) for one in damages] == [
+            ("header", row["logPosition"]) for row in (early, late, odd)
+        ]
+        assert "store time is -5 ms" in damages[0]["why"]
+        assert "born time is 9223372036854775807 ms" in damages[1]["why"]
+        assert "not UTF-8" in damages[2]["why"]
+        with pytest.raises(StoreDamaged, match="store time is -5 ms"):
+            read(query_of(root, "messages", mode="FAILFAST"), split)
+
+
+def test_a_missing_file_of_a_queue_is_told(
+    make_store: Callable[[], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    root = make_store()
+    whole = read(query_of(root, "consume_queue"))
+    assert not caplog.messages
+    queue = root / "consumequeue/T/0"
+    first = queue / f"{0:020d}"
+    (queue / f"{400:020d}").write_bytes(first.read_bytes())
+    assert len(read(query_of(root, "consume_queue"))) > len(whole)
+    name = f"consumequeue/T/0/{200:020d}"
+    assert f"{root}/{name} is missing: 10 units of the queue are not read" in caplog.text
+    (damage,) = read(query_of(root, "damage"))
+    assert (damage["kind"], damage["file"]) == ("gap", f"{root}/{name}")
+    with pytest.raises(StoreDamaged, match=f"{name} is missing: 10 units"):
+        read(query_of(root, "consume_queue", mode="FAILFAST"))
 
 
 def test_filters_leave_rows_out_before_they_are_made(make_store: Callable[[], Path]) -> None:
@@ -295,3 +347,115 @@ def test_wrong_options_are_named_with_the_valid_ones(tmp_path: Path) -> None:
         read(query_of(tmp_path, "messages"))
     with pytest.raises(SourceError, match="nowhere://x"):
         read(query_of("nowhere://x", "messages"))
+
+
+@pytest.fixture(scope="module", params=["files", "rocksdb"])
+def sound(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sound store with its queues in one form, of several files of the log."""
+    root = tmp_path_factory.mktemp("sound") / "store"
+
+    async def fill() -> None:
+        config = StoreConfig(
+            root=root, commit_log_file_bytes=LOG_BYTES, consume_queue_file_bytes=200
+        )
+        async with open_store(config) as store:
+            for number in range(MESSAGES):
+                queue = number * number % QUEUES
+                message = NewMessage(
+                    topic=LONELY if number == MESSAGES // 2 else "TU"[number % 2],
+                    queue_id=queue,
+                    body=bytes(number * 13 % 90),
+                    properties=encode_properties({"UNIQ_KEY": f"U{number}"}),
+                    born_timestamp_ms=1_700_000_000_000 + number,
+                    born_host=HOST,
+                    store_host=HOST,
+                )
+                store.put(message)
+                store.commit()
+
+    trio.run(fill)
+    if request.param == "rocksdb":
+        convert_to_rocksdb(root, from_log=True)
+        shutil.rmtree(root / "consumequeue.replaced", ignore_errors=True)
+        for topic in (root / "consumequeue").iterdir():
+            if topic.is_dir():
+                shutil.rmtree(topic)
+    return root
+
+
+def put_offset(root: Path, position: int, offset: int) -> None:
+    path = root / f"commitlog/{position // LOG_BYTES * LOG_BYTES:020d}"
+    with path.open("r+b") as file:
+        file.seek(position % LOG_BYTES + QUEUE_OFFSET_AT)
+        file.write(offset.to_bytes(8, "big", signed=True))
+
+
+near = st.integers(-3, 40)
+flipped = st.integers(0, 63).map(lambda bit: 1 << bit)
+
+
+@settings(max_examples=30)  # each reads the store four times, in up to a hundred parts
+@given(st.data())
+def test_a_wrong_offset_is_found_by_the_queues_wherever_it_is(
+    sound: Path, data: st.DataObject
+) -> None:
+    rows = read(query_of(sound, "messages"))
+    row = rows[data.draw(st.integers(0, len(rows) - 1))]
+    right = row["queueOffset"]
+    wrong = data.draw(st.one_of(near, flipped.map(lambda bit: right ^ bit)))
+    wrong = wrong - (1 << 64) if wrong >= 1 << 63 else wrong
+    split = data.draw(st.sampled_from((None, *SPLITS)))
+    put_offset(sound, row["logPosition"], wrong)
+    try:
+        found = read(query_of(sound, "damage"), split)
+        if wrong == right:
+            assert found == []
+            return
+        assert [(one["kind"], one["logPosition"]) for one in found] == [
+            ("header", row["logPosition"])
+        ]
+        assert f"its queue offset is {wrong}" in found[0]["why"]
+        with pytest.raises(StoreDamaged, match=r"commitlog/\d{20}: damaged at byte .* offset is"):
+            read(query_of(sound, "messages", mode="FAILFAST"), split)
+        shown = [one["queueOffset"] for one in read(query_of(sound, "messages"))]
+        assert (len(shown), wrong in shown) == (len(rows), True)
+    finally:
+        put_offset(sound, row["logPosition"], right)
+
+
+@pytest.mark.parametrize("wrong", [-1, 1 << 62])
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_part_that_begins_at_an_impossible_offset_has_the_message(
+    sound: Path, wrong: int, split: int | None
+) -> None:
+    rows = read(query_of(sound, "messages"))
+    row = rows[1]
+    put_offset(sound, row["logPosition"], wrong)
+    try:
+        (found,) = read(query_of(sound, "damage"), split)
+        assert (found["kind"], found["logPosition"]) == ("header", row["logPosition"])
+        shown = read(query_of(sound, "messages"), split)
+    finally:
+        put_offset(sound, row["logPosition"], row["queueOffset"])
+    assert sorted(one["logPosition"] for one in shown) == [one["logPosition"] for one in rows]
+
+
+def test_without_queues_the_neighbours_tell(sound: Path, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(sound, root, ignore=shutil.ignore_patterns("consumequeue"))
+    rows = read(query_of(root, "messages"))
+    assert read(query_of(root, "damage")) == []
+    queue = [row for row in rows if (row["topic"], row["queue"]) == ("T", 1)]
+    assert len(queue) > 6
+    row = queue[3]
+    for wrong in (row["queueOffset"] + 1, row["queueOffset"] ^ 64, 0, -1):
+        put_offset(root, row["logPosition"], wrong)
+        (found,) = read(query_of(root, "damage"))
+        assert (found["kind"], found["logPosition"]) == ("header", row["logPosition"])
+
+
+def test_offsets_of_recorded_brokers_are_right(recorded_stores: Path) -> None:
+    for root in sorted(recorded_stores.iterdir()):
+        for split in (None, 65536):
+            found = read(query_of(root, "damage"), split)
+            assert [one for one in found if one["kind"] == "header"] == [], root.name

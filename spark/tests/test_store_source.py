@@ -14,6 +14,9 @@ require_packages()
 
 from pyspark.errors import PySparkException  # noqa: E402
 
+from lanemq.spark import SourceError  # noqa: E402
+from lanemq.spark.store._files import matching  # noqa: E402
+from lanemq.spark.store._source import TABLES  # noqa: E402
 from lanemq.wire import SysFlag  # noqa: E402
 
 if TYPE_CHECKING:
@@ -128,7 +131,7 @@ def test_queues_and_tables_are_those_that_the_broker_reported(
                 assert committed == offset["consumerOffset"], (group, topic, queue)
 
 
-def test_spark_pushes_filters_counts_and_splits(
+def test_spark_filters_counts_and_splits(
     spark: "SparkSession", recorded_stores: Path, expected_of: ExpectedOf
 ) -> None:
     name = "file-5.3.3-clean"
@@ -153,14 +156,15 @@ def test_spark_pushes_filters_counts_and_splits(
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
 def test_filters_choose_the_same_rows_here_as_in_spark(
-    spark: "SparkSession", recorded_stores: Path, zone: str
+    spark: "SparkSession", pushdown: None, recorded_stores: Path, zone: str
 ) -> None:
     """Filters are said in the session's time zone, and judged in UTC."""
     before = str(spark.conf.get("spark.sql.session.timeZone"))
     columns = "topic,tags,queue,queueOffset,storeTimestamp,storeSize"
     try:
         spark.conf.set("spark.sql.session.timeZone", zone)
-        messages = table(spark, recorded_stores / "file-5.3.3-clean", "messages", columns=columns)
+        root = recorded_stores / "file-5.3.3-clean"
+        messages = table(spark, root, "messages", columns=columns)
         everything = spark.createDataFrame(messages.collect(), messages.schema)
         half = "bigint(percentile(unix_millis(storeTimestamp), 0.5))"
         middle = everything.selectExpr(f"string(timestamp_millis({half}))").collect()[0][0]
@@ -173,7 +177,8 @@ def test_filters_choose_the_same_rows_here_as_in_spark(
             "queueOffset in (1, 3, 5) and queue <> 2",
             "tags <=> 'TagB'",
         ):
-            found = messages.filter(condition)
+            fresh = table(spark, root, "messages", columns=columns, pushFilters="true")
+            found = fresh.filter(condition)
             expected = sorted(map(str, everything.filter(condition).collect()))
             assert 0 < len(expected) < everything.count(), condition
             assert sorted(map(str, found.collect())) == expected, condition
@@ -223,3 +228,61 @@ def test_errors_name_the_option_or_the_store(
     known = spark.read.format("rocketmq-store").schema("queue bigint")
     with pytest.raises(PySparkException, match="column 'queue' is of type int, not bigint"):
         known.load(str(recorded_stores / NAMES[0])).count()
+
+
+@pytest.mark.parametrize("pattern", ["*", "{a b,c}", "[ac]*", "?*", "a*"])
+def test_a_pattern_names_stores(tmp_path: Path, pattern: str) -> None:
+    for name in ("a b", "c"):
+        (tmp_path / name / "store").mkdir(parents=True)
+    (tmp_path / "a file").write_bytes(b"")
+    names = ("a b",) if pattern == "a*" else ("a b", "c")
+    expected = [f"{tmp_path}/{name}/store" for name in names]
+    assert sorted(matching(f"{tmp_path}/{pattern}/store")) == expected
+    assert sorted(matching(f"file:{tmp_path}/{pattern}/store")) == [
+        f"file:{path}" for path in expected
+    ]
+
+
+def test_a_pattern_without_a_match_is_an_error_and_a_name_is_no_pattern(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"nothing/\*: no directory matches this pattern"):
+        matching(f"{tmp_path}/nothing/*")
+    odd = tmp_path / "a[1]"
+    odd.mkdir()
+    assert matching(str(odd)) == [str(odd)]
+    assert matching(f"{tmp_path}/absent") == [f"{tmp_path}/absent"]
+
+
+def test_names_of_columns_ignore_case_and_paths_may_hold_blanks(
+    spark: "SparkSession", pushdown: None, recorded_stores: Path, tmp_path: Path
+) -> None:
+    fleet = tmp_path / "a b"
+    for name in ("one", "two"):
+        shutil.copytree(recorded_stores / "file-5.3.3-clean", fleet / name)
+    one = table(spark, fleet / "one", "messages").count()
+    for root in (f"{fleet}/*", f"file:{fleet}/*", f"{fleet.as_uri()}/{{one,two}}"):
+        reader = spark.read.format("rocketmq-store").schema("TOPIC string, queueOFFSET bigint")
+        frame = reader.option("pushFilters", "true").load(root)
+        rows = frame.filter("Topic is not null and queueoffset >= 0").collect()
+        assert len(rows) == 2 * one
+        assert rows[0].__fields__ == ["TOPIC", "queueOFFSET"]
+    reader = spark.read.format("rocketmq-store").option("columns", "Topic,BODY")
+    assert reader.load(str(fleet / "one")).columns == ["topic", "body"]
+
+
+@pytest.mark.parametrize("name", list(TABLES))
+def test_every_table_can_be_one_of_a_catalog(
+    spark: "SparkSession", recorded_stores: Path, name: str
+) -> None:
+    store = recorded_stores / "file-5.3.3-clean"
+    spark.sql("DROP TABLE IF EXISTS stored")
+    spark.sql(
+        f"CREATE TABLE stored USING `rocketmq-store` OPTIONS (table '{name}') LOCATION '{store}'"
+        if name != "kv"
+        else f"CREATE TABLE stored USING `rocketmq-store` OPTIONS (table '{name}', path '{store}')"
+    )
+    try:
+        expected = table(spark, store, name)
+        assert spark.table("stored").columns == expected.columns
+        assert spark.table("stored").count() == expected.count()
+    finally:
+        spark.sql("DROP TABLE IF EXISTS stored")

@@ -9,6 +9,7 @@ from lanemq.testkit.spark import require_packages
 require_packages()
 
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThan  # noqa: E402
+from pyspark.sql.streaming.datasource import ReadAllAvailable  # noqa: E402
 from pyspark.sql.types import IntegerType, StructType  # noqa: E402
 
 from lanemq.spark import OptionInvalid  # noqa: E402
@@ -16,17 +17,21 @@ from lanemq.spark._options import Options  # noqa: E402
 from lanemq.spark.topics import TopicSource  # noqa: E402
 from lanemq.spark.topics._offsets import (  # noqa: E402
     Bounds,
+    Known,
     Offsets,
     QueueRange,
+    Times,
     limited,
     merged,
     parse_offsets,
     ranges,
     resolve,
+    shares,
     split,
     unknown_queues,
 )
-from lanemq.spark.topics._plan import OPTIONS, narrowed  # noqa: E402
+from lanemq.spark.topics._plan import OPTIONS, Plan, narrowed  # noqa: E402
+from lanemq.spark.topics._stream import TopicStreamReader  # noqa: E402
 
 pytestmark = pytest.mark.slow
 KNOWN = {"T": {"a:0": Bounds(5, 20), "a:1": Bounds(0, 0)}}
@@ -62,7 +67,7 @@ def test_offsets_of_another_form_are_refused_with_an_example(text: str) -> None:
 def test_a_query_names_topics_in_one_way_and_a_name_server() -> None:
     given_twice = {"nameserver": "h:1", "subscribe": "T", "subscribePattern": "T.*"}
     for given_options in (given_twice, {"nameserver": "h:1"}):
-        with pytest.raises(OptionInvalid, match="either subscribe, or subscribePattern"):
+        with pytest.raises(OptionInvalid, match="either subscribe, or subscribePattern, or as"):
             TopicSource(given_options).schema()
     with pytest.raises(OptionInvalid, match="rocketmq needs the option nameserver"):
         TopicSource({"subscribe": "T"}).schema()
@@ -81,6 +86,7 @@ def test_cut_ranges_cover_the_same_messages(begin: Offsets, end: Offsets, least:
     parts = split(whole, least)
     assert covered(parts) == covered(whole)
     assert all(one.begin < one.end for one in parts)
+    assert len(parts) == max(len(whole), min(least, len(covered(whole))))
 
 
 @given(offsets, offsets, st.integers(1, 60))
@@ -97,6 +103,29 @@ def test_a_limit_holds_and_the_stream_still_comes_to_its_end(
         assert count
         begin = step
     raise AssertionError("it does not come to its end")
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=30), st.integers(0, 3000))
+def test_shares_are_exact_and_in_proportion(sizes: list[int], over: int) -> None:
+    whole = len(sizes) + over
+    found = shares(sizes, whole)
+    assert sum(found) == min(whole, sum(sizes))
+    assert all(1 <= share <= size for share, size in zip(found, sizes, strict=True))
+    for share, size in zip(found, sizes, strict=True):
+        for other, its_size in zip(found, sizes, strict=True):
+            assert size <= its_size or share >= other
+
+
+@given(st.integers(2, 12), st.integers(1, 11), st.integers(0, 100))
+def test_no_queue_starves_if_a_batch_has_fewer_messages_than_there_are_queues(
+    count: int, most: int, seed: int
+) -> None:
+    begin = {"T": {f"a:{number}": seed * number % 7 for number in range(count)}}
+    end = {"T": {queue: offset + 1000 for queue, offset in begin["T"].items()}}
+    at = begin
+    for _ in range(count):
+        at = merged(at, limited(at, end, most))
+    assert all(at["T"][queue] > begin["T"][queue] for queue in begin["T"])
 
 
 def test_filters_narrow_what_is_read() -> None:
@@ -133,3 +162,69 @@ def test_a_value_that_cannot_be_used_is_an_error_that_names_its_option(
     source = TopicSource({"nameserver": "127.0.0.1:1", "retries": "0", **options})
     with pytest.raises(OptionInvalid, match=told):
         source.reader(StructType().add("queue", IntegerType())).partitions()
+
+
+def plan(**options: str) -> Plan:
+    given = {"nameserver": "h:1", "subscribe": "T", **options}
+    given = {name: value for name, value in given.items() if value}
+    return Plan.of(Options("rocketmq", OPTIONS, given), default_start="earliest")
+
+
+def test_times_stand_in_place_of_offsets() -> None:
+    both = plan(startingTimestamp="5", endingTimestamp="9")
+    assert (both.starting, both.ending) == (Times(5, {}), Times(9, {}))
+    assert both.since_ms == 5
+    by_queue = plan(startingOffsetsByTimestamp='{"T": {"a:0": 7}}')
+    assert by_queue.starting == Times(None, {"T": {"a:0": 7}})
+    assert plan().ending == "latest"
+    with pytest.raises(OptionInvalid, match="endingTimestamp='9': endingOffsets is given as well"):
+        plan(endingTimestamp="9", endingOffsets="latest")
+    with pytest.raises(OptionInvalid, match=r"startingOffsetsByTimestamp=.*takes JSON as"):
+        plan(startingOffsetsByTimestamp='{"T": {"a:0": -7}}')
+
+
+@pytest.mark.parametrize("text", ["T", "[1]", "{}", '{"T": [0]}', '{"T": "a"}', '{"T": ["a"]}'])
+def test_assigned_queues_are_named_in_full(text: str) -> None:
+    assert plan(subscribe="", assign='{"T": ["a:0", "a:1", "a:0"]}').assigned == {
+        "T": ["a:0", "a:1"]
+    }
+    with pytest.raises(OptionInvalid, match=r"assign=.*takes JSON as"):
+        plan(subscribe="", assign=text)
+    with pytest.raises(OptionInvalid, match="give either subscribe, or subscribePattern, or as"):
+        plan(assign='{"T": ["a:0"]}')
+
+
+def test_durations_are_numbers_with_units() -> None:
+    for text, seconds in (("15m", 900), ("2 h", 7200), ("500", 0.5), ("1D", 86400)):
+        options = Options("rocketmq", OPTIONS, {"maxTriggerDelay": text})
+        assert options.duration_s("maxTriggerDelay") == seconds
+    for text in ("soon", "-1s", "1 week", "m"):
+        options = Options("rocketmq", OPTIONS, {"maxTriggerDelay": text})
+        with pytest.raises(OptionInvalid, match=r"maxTriggerDelay=.*takes a time as"):
+            options.duration_s("maxTriggerDelay")
+
+
+def stream(known: Known, monkeypatch: pytest.MonkeyPatch, **options: str) -> TopicStreamReader:
+    source = TopicSource({"nameserver": "h:1", "subscribe": "T", **options})
+    reader = source.streamReader(StructType().add("queue", IntegerType()))
+    monkeypatch.setattr(TopicStreamReader, "_known", lambda _: known)
+    return reader
+
+
+def test_a_small_batch_waits_for_more_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("lanemq.spark.topics._stream.time.monotonic", lambda: now[0])
+    known = {"T": {"a:0": Bounds(0, 8), "a:1": Bounds(0, 5)}}
+    start = {"T": {"a:0": 0, "a:1": 0}}
+    reader = stream(known, monkeypatch, minOffsetsPerTrigger="20", maxTriggerDelay="1m")
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    now[0] += 61
+    whole = {"T": {"a:0": 8, "a:1": 5}}
+    assert reader.latestOffset(start, ReadAllAvailable()) == whole
+    known["T"]["a:1"] = Bounds(0, 10)
+    assert reader.latestOffset(whole, ReadAllAvailable()) == whole
+    known["T"]["a:1"] = Bounds(0, 25)
+    assert reader.latestOffset(whole, ReadAllAvailable()) == {"T": {"a:0": 8, "a:1": 25}}
+    known["T"]["a:1"] = Bounds(0, 26)
+    reader.prepareForTriggerAvailableNow()  # such a query ends: it waits for nothing
+    assert reader.latestOffset(whole, ReadAllAvailable()) == {"T": {"a:0": 8, "a:1": 26}}

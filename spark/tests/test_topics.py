@@ -32,8 +32,12 @@ from lanemq.wire.message import StoredMessage
 require_packages()
 
 from pyspark.errors import PySparkException  # noqa: E402
+from pyspark.sql.functions import lit  # noqa: E402
+from pyspark.sql.types import StringType, StructType  # noqa: E402
 
 from lanemq.spark import register  # noqa: E402
+from lanemq.spark.topics import TopicSource  # noqa: E402
+from lanemq.spark.topics._read import RangePart  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,6 +149,16 @@ def test_options_choose_what_is_read(spark: "SparkSession", name_server: str) ->
     middle = sorted(message.store_timestamp_ms for message in expected.values())[50]
     late = topic_of(spark, name_server, "Chosen", startingTimestamp=str(middle)).count()
     assert late == sum(one.store_timestamp_ms >= middle for one in expected.values())
+    early = topic_of(spark, name_server, "Chosen", endingTimestamp=str(middle)).count()
+    assert early == len(expected) - late
+    times = json.dumps({"Chosen": {queues[0]: middle}})
+    part = topic_of(spark, name_server, "Chosen", startingOffsetsByTimestamp=times)
+    assert part.filter("queue = 0").count() == sum(
+        key[1] == 0 and one.store_timestamp_ms >= middle for key, one in expected.items()
+    )
+    assert part.filter("queue = 1").count() == ends[1]
+    assigned = spark.read.format("rocketmq").option("nameserver", name_server)
+    assert assigned.option("assign", json.dumps({"Chosen": queues[1:]})).load().count() == ends[1]
     pattern = spark.read.format("rocketmq").option("nameserver", name_server)
     both = pattern.option("subscribePattern", "Cho.*").load()
     assert both.filter("queue = 1 and queueOffset >= 3").count() == ends[1] - 3
@@ -348,3 +362,74 @@ def test_what_is_gone_is_named(spark: "SparkSession", tmp_path: Path) -> None:
         address = server.name_servers
     with pytest.raises(PySparkException, match=rf"{address}.*tried 2 times"):
         topic_of(spark, address, "Gone", retries="1").count()
+
+
+@pytest.mark.parametrize("condition", ["price >>> 100", "price > ", "price = 1 price"])
+def test_a_condition_that_is_none_reads_nothing(
+    spark: "SparkSession", name_server: str, condition: str
+) -> None:
+    with pytest.raises(PySparkException, match=f"filterExpression='sql: {condition}"):
+        topic_of(spark, name_server, "Any", filterExpression=f"sql: {condition}").count()
+
+
+def test_rows_can_be_written_as_they_were_read(spark: "SparkSession", name_server: str) -> None:
+    for topic in ("AsRead", "AsWritten"):
+        make_topic(name_server, topic, 3)
+    fill(name_server, "AsRead", range(60))
+    rows = topic_of(spark, name_server, "AsRead").drop("topic").withColumn("own", lit(1))
+    writer = rows.write.format("rocketmq").options(nameserver=name_server, **PATIENT_WRITES)
+    writer.option("topic", "AsWritten").mode("append").save()
+    was = stored(name_server, "AsRead", 60)
+    found = stored(name_server, "AsWritten", 60)
+    for (broker, queue, offset), message in was.items():
+        copy = found[broker, queue, offset]  # the column queue keeps queues, and their order
+        assert copy.body == message.body
+        assert copy.tags == message.tags
+        assert copy.keys == message.keys
+        assert copy.properties["number"] == message.properties["number"]
+        assert copy.unique_key != message.unique_key
+    less = rows.selectExpr("body", "7 as queue").limit(1)
+    writer = less.write.format("rocketmq").options(nameserver=name_server, **PATIENT_WRITES)
+    with pytest.raises(PySparkException, match=r"queue 7, and topic AsWritten has 3 queues"):
+        writer.option("topic", "AsWritten").mode("append").save()
+
+
+def test_a_topic_is_a_table_of_a_catalog_and_a_view(
+    spark: "SparkSession", name_server: str
+) -> None:
+    make_topic(name_server, "Tabled", 2)
+    fill(name_server, "Tabled", range(10))
+    spark.sql("DROP TABLE IF EXISTS tabled")
+    options = f"nameserver '{name_server}', subscribe 'Tabled', deliveryTimeoutMs '200000'"
+    spark.sql(f"CREATE TABLE tabled USING rocketmq OPTIONS ({options}) COMMENT 'orders'")
+    try:
+        assert spark.sql("SELECT count(*) FROM tabled WHERE TAGS = 'even'").first() == (5,)
+        spark.sql("INSERT INTO tabled (body, tags) VALUES (binary('x'), 'new')")
+        spark.sql("INSERT INTO tabled SELECT * FROM tabled WHERE tags = 'odd'")
+        assert len(stored(name_server, "Tabled", 16)) == 16
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW viewed USING rocketmq OPTIONS ({options})")
+        assert spark.sql("SELECT count(*) FROM viewed WHERE tags = 'new'").first() == (1,)
+        with pytest.raises(PySparkException, match="cannot hold the option secretkey"):
+            spark.sql(f"CREATE TABLE secret USING rocketmq OPTIONS ({options}, secretKey 'hidden')")
+    finally:
+        spark.sql("DROP TABLE IF EXISTS tabled")
+
+
+def test_a_pattern_brings_no_topic_of_the_brokers(name_server: str) -> None:
+    make_topic(name_server, "Own", 1)
+    fill(name_server, "Own", range(3))
+    source = TopicSource({"nameserver": name_server, "subscribePattern": ".*"})
+    parts = source.reader(StructType().add("topic", StringType())).partitions()
+    assert all(isinstance(part, RangePart) for part in parts)
+    topics = {part.wanted.topic for part in parts if isinstance(part, RangePart)}
+    assert "Own" in topics
+    assert not [topic for topic in topics if is_internal(topic)]
+
+
+def is_internal(topic: str) -> bool:
+    """Return True for the names that Apache's and lanemq's brokers register for themselves."""
+    return topic.startswith(("%", "RMQ_SYS", "rmq_sys", "SCHEDULE", "TBW", "TRANS_CHECK")) or (
+        topic in {"DefaultCluster", "BenchmarkTest", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"}
+        or topic.endswith("REPLY_TOPIC")
+        or topic.startswith("broker-")
+    )

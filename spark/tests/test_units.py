@@ -92,7 +92,7 @@ def test_units_are_those_that_a_broker_derives(data: bytes) -> None:
 
 
 async def fill(root: Path, topics: list[str]) -> None:
-    """Make a store in which queues begin anew, and go back; of several log files."""
+    """Make a store in which queues begin again, and go back; of several log files."""
     config = StoreConfig(
         root=root, commit_log_file_bytes=4096, consume_queue_file_bytes=200, max_hash_slots=7
     )

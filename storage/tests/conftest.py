@@ -2,7 +2,7 @@
 
 import shutil
 import tarfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +14,17 @@ from trio.testing import MockClock
 
 from lanemq.storage import NewMessage, Store, StoreConfig, open_store
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.kv import standing_turns
 from lanemq.testkit.storage.stages import Stand
 from lanemq.testkit.storage.stores import HOST, ROOT, START_MS, STORES, MakeMessage, OpenSmall
 from lanemq.wire.message import encode_properties
+
+
+@pytest.fixture(autouse=True)
+def turns() -> Iterator[None]:
+    """Turns of the loop take no time, however busy the machine is, unless a test says so."""
+    with standing_turns():
+        yield
 
 
 @pytest.fixture

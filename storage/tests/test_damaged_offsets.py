@@ -22,9 +22,9 @@ DAMAGED = 18
 NEGATIVE, HUGE, LARGE = 1 << 63, 1 << 60, 1 << 40
 """Bits of an offset: with the second one it is more than any log can hold, with the third one more
 than lie between the message and the one before it."""
-BACK, ANEW, FORWARD = 8, 9, 4
+BACK, AGAIN, FORWARD = 8, 9, 4
 """Bits of an offset, with which it is another one of the queue's, 1, 0 or 13."""
-POSSIBLE = (BACK, ANEW, FORWARD, LARGE)
+POSSIBLE = (BACK, AGAIN, FORWARD, LARGE)
 
 
 async def damaged(
@@ -244,7 +244,7 @@ async def convert_back_by_log(stand: Stand) -> None:
     convert_to_files(stand.root, from_log=True, queue_file_bytes=200)
 
 
-async def mend(stand: Stand) -> None:
+async def fix(stand: Stand) -> None:
     repair_store(stand.root, everything=True, jobs=1, queue_file_bytes=200)
 
 
@@ -261,8 +261,8 @@ STEPS = [
     (1, convert_by_log, 3),
     (3, convert_back, 1),
     (3, convert_back_by_log, 1),
-    (1, mend, 1),
-    (3, mend, 3),
+    (1, fix, 1),
+    (3, fix, 3),
     (1, write_both, 3),
 ]
 
@@ -279,9 +279,9 @@ async def test_no_step_loses_more_than_the_message_with_the_flipped_bit(
     number = 2 * rng.randrange(MESSAGES // 2)
     offset, bits = number // 2, 1 << rng.randrange(50)
     if number == MESSAGES - 2 and (offset ^ bits > offset or not offset ^ bits):
-        bits = 1  # the newest message may go on anywhere, or begin anew
+        bits = 1  # the newest message may go on anywhere, or begin again
     # A repair goes by the tables of topics, which no broker wrote here.
-    killed = tmp_path / "killed" if step is not mend and rng.random() < 0.5 else None
+    killed = tmp_path / "killed" if step is not fix and rng.random() < 0.5 else None
     await damaged(stand, stage, bits, number=number, killed_at=killed)
     await step(stand)
     async with stand.open(then) as store:

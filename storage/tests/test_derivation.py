@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from lanemq.storage import NewBatch
 from lanemq.storage._layouts import pack_unit
 from lanemq.storage.bulk import convert_to_rocksdb
 from lanemq.storage.derive._compare import Verdict, differences, judge, same_units
 from lanemq.storage.tools import repair_store, verify_store
 from lanemq.testkit.storage.stages import Stand, new_message
+from lanemq.wire import SysFlag
+from lanemq.wire.message import BatchEntry
 
 SENT = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "0"}
 """Properties that a client may send, to a topic whose messages have no places in light queues."""
@@ -35,6 +38,58 @@ async def test_tools_and_starts_agree_on_who_has_places_in_light_queues(
     report = verify_store(stand.root)
     assert not (stand.root / "consumequeue/%LMQ%a").exists()
     assert (report.file_units, report.rocksdb_rows) == (4, 4)
+
+
+FORGED = (
+    "INNER_MULTI_DISPATCH\1%LMQ%victim\2INNER_MULTI_QUEUE_OFFSET\0010\2",
+    "INNER_MULTI_QUEUE_OFFSET\0010\2INNER_MULTI_DISPATCH\1%LMQ%victim,%LMQ%own\2",
+    "INNER_MULTI_QUEUE_OFFSET\0019\2INNER_MULTI_QUEUE_OFFSET\0010\2K\1v",
+    "INNER_MULTI_DISPATCH\1%LMQ%victim\1x,%LMQ%victim\2\1no name\2no value\2K\1v\1w",
+    "",
+)
+"""Properties that say where in somebody's light queue the message has its place."""
+
+
+@pytest.mark.parametrize("multi_dispatch", [True, False])
+@pytest.mark.parametrize("stage", [1, 3])
+async def test_places_are_the_same_after_a_crash_whatever_clients_say_of_them(
+    tmp_path: Path, stage: int, multi_dispatch: bool
+) -> None:
+    """Flags and properties of clients decide nothing that dispatch from the log goes by."""
+    stand, killed = Stand(tmp_path / "store"), tmp_path / "killed"
+    async with stand.open(stage, multi_dispatch=True) as store:
+        for number in range(3):
+            properties = {"INNER_MULTI_DISPATCH": "%LMQ%victim"}
+            store.put(new_message(number, topic="Own", properties=properties))
+        store.commit()
+    async with stand.open(stage, multi_dispatch=multi_dispatch) as store:
+        flags = [0, *(1 << bit for bit in range(31)), 0x7FFFFFFF & ~SysFlag.TRANSACTION_MASK]
+        for number, flag in enumerate(flags):
+            forged = FORGED[number % len(FORGED)].encode()
+            message = new_message(number)
+            message.properties, message.sys_flag = forged, flag
+            store.put(message)
+            if flag & SysFlag.TRANSACTION_MASK:
+                continue
+            entries = [BatchEntry(0, b"x", forged), BatchEntry(0, b"y", b"")]
+            store.put_batch(
+                NewBatch(
+                    topic="B",
+                    queue_id=0,
+                    entries=entries,
+                    sys_flag=flag,
+                    born_timestamp_ms=message.born_timestamp_ms,
+                    born_host=message.born_host,
+                    store_host=message.store_host,
+                )
+            )
+        store.commit()
+        before = {queue: store.bounds(*queue) for queue in store.queues()}
+        stand.kill(killed)
+    assert before["B", 0] == (0, 2 * (len(flags) - 2)), "a batch is no transaction's"
+    assert verify_store(stand.root).is_sound
+    async with Stand(killed).open(stage, multi_dispatch=True) as store:
+        assert {queue: store.bounds(*queue) for queue in store.queues()} == before
 
 
 def units(*fields: tuple[int, int, int]) -> bytes:

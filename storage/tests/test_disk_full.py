@@ -9,6 +9,34 @@ from lanemq.testkit.storage.disk import SimulatedFiles
 from lanemq.testkit.storage.stores import ROOT, MakeMessage, OpenSmall
 
 
+@pytest.mark.parametrize("opened_s", [0, 30, 3600])
+@pytest.mark.parametrize("cause", ["a full disk", "one above its limit"])
+async def test_writing_comes_back_within_seconds_of_room(
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
+    opened_s: int,
+    cause: str,
+) -> None:
+    """However long the store is open: cleanings, which look as well, are far apart."""
+    async with open_small() as store:
+        await trio.sleep(opened_s)
+        if cause == "a full disk":
+            files.space_bytes = 0
+            store.put(make_message())
+            with pytest.raises(StoreUnwritable):
+                store.commit()
+        else:
+            files.used_ratio = 0.95
+            await trio.sleep(100)
+        await trio.sleep(40)
+        assert store.unwritable_reason
+        files.space_bytes, files.used_ratio = None, 0.5
+        await trio.sleep(2)
+        store.put(make_message())
+        store.commit()
+
+
 @pytest.mark.parametrize("space_bytes", [0, 1, 200, 500])
 async def test_a_full_disk_takes_back_the_whole_commit(
     open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, space_bytes: int

@@ -9,9 +9,10 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lanemq.storage.index._index import TOGETHER, Index
+from lanemq.storage.index._index import STEP_ENTRIES, TOGETHER, Index
 from lanemq.storage.index._index_file import key_hash
 from lanemq.storage.index._key_hashes import key_hashes
+from lanemq.storage.index._keys import KEYS_MAX, has_key, keys_of
 from lanemq.testkit.storage.disk import SimulatedFiles
 from lanemq.testkit.storage.stores import MakeMessage, OpenSmall
 from lanemq.wire.message import encode_properties
@@ -28,6 +29,65 @@ def new_index(files: SimulatedFiles, now_ms: int = 1_700_000_000_000) -> Index:
         clock_ms=lambda: now_ms,
         on_full=lambda end_ms: None,
     )
+
+
+def positions(index: Index, key: str, begin_ms: int, end_ms: int) -> list[int]:
+    found = index.positions("T", key, begin_ms, end_ms)
+    return [position for position in found if position is not None]
+
+
+def test_a_key_that_repeats_is_one_entry_and_keys_are_so_many_only() -> None:
+    files = SimulatedFiles()
+    index = Index(
+        files,
+        Path("/store/index"),
+        slots=500,
+        entries=1000,
+        clock_ms=lambda: 1_700_000_000_000,
+        on_full=lambda end_ms: None,
+    )
+    repeated = encode_properties({"UNIQ_KEY": "U", "KEYS": "k " * 15_000 + "other"})
+    many = encode_properties({"KEYS": " ".join(f"m{number}" for number in range(KEYS_MAX + 10))})
+    index.submit([("T", 100, 1, 0, repeated), ("T", 200, 1, 0, many)])
+    for key, expected in (
+        ("k", [100]),
+        ("other", [100]),
+        ("U", [100]),
+        ("m0", [200]),
+        (f"m{KEYS_MAX - 1}", [200]),
+        (f"m{KEYS_MAX}", []),
+    ):
+        assert positions(index, key, 0, FOREVER_MS) == expected
+    (newest,) = index._index_files
+    assert newest.next_entry - 1 == 3 + KEYS_MAX
+    assert has_key(repeated, "k")
+    assert has_key(repeated, "other")
+    assert has_key(repeated, "U")
+    assert not has_key(repeated, "k k")
+    assert not has_key(repeated, "")
+    assert has_key(many, f"m{KEYS_MAX + 9}")  # Apache's brokers have indexed it
+
+
+@given(st.lists(st.sampled_from(["k", "kk", "k k", "", "é", "\ufffd"])), st.text("ké \ufffd"))
+def test_has_key_says_what_the_list_of_keys_says(keys: list[str], key: str) -> None:
+    properties = encode_properties({"UNIQ_KEY": "k-u", "KEYS": " ".join(keys)})
+    assert has_key(properties, key) == (key in keys_of(properties))
+
+
+def test_a_long_chain_is_passed_over_in_steps() -> None:
+    index = Index(
+        SimulatedFiles(),
+        Path("/store/index"),
+        slots=1,
+        entries=5000,
+        clock_ms=lambda: 1_700_000_000_000,
+        on_full=lambda end_ms: None,
+    )
+    properties = encode_properties({"KEYS": "k"})
+    index.submit(("T", number, 1_000_000_000, 0, properties) for number in range(4000))
+    steps = list(index.positions("T", "absent", 0, FOREVER_MS))
+    assert set(steps) == {None}
+    assert len(steps) == 4000 // STEP_ENTRIES
 
 
 def test_the_hash_of_a_key_is_that_of_a_real_store() -> None:
@@ -61,7 +121,7 @@ def test_the_index_answers_as_a_list_of_all_messages_would(
             index.load(None)
     begin_ms = 1_000_000 + begin_s
     for key in ("k1", "k2", "k3", "U0", "U7", "none"):
-        found = list(index.positions("T", key, begin_ms, begin_ms + span_s))
+        found = positions(index, key, begin_ms, begin_ms + span_s)
         certain = [
             position
             for position, stored_ms, keys_of in model
@@ -69,7 +129,7 @@ def test_the_index_answers_as_a_list_of_all_messages_would(
         ]
         assert found == sorted(set(found), reverse=True)
         assert set(certain) <= set(found)
-        everything = list(index.positions("T", key, 0, FOREVER_MS))
+        everything = positions(index, key, 0, FOREVER_MS)
         assert {position for position, _, keys_of in model if key in keys_of} <= set(everything)
 
 
@@ -86,7 +146,7 @@ def test_a_cut_keeps_what_lies_before_it_and_a_redo_restores_the_rest(count: int
         index.write_out()
 
     def found(index: Index) -> list[int]:
-        return list(index.positions("T", "all", 0, FOREVER_MS))
+        return positions(index, "all", 0, FOREVER_MS)
 
     submit(new_index(files), range(count))
     index = new_index(files)
@@ -199,7 +259,7 @@ def test_a_file_that_cannot_be_made_costs_no_key_of_a_message(
     index.drain()
     assert index.backlog == 0
     for key in ("U2", "e", "f"):
-        assert list(index.positions("T", key, 0, FOREVER_MS)) == [200]
+        assert positions(index, key, 0, FOREVER_MS) == [200]
 
 
 async def test_messages_that_come_together_are_indexed_at_once(

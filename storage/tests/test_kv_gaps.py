@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.storage.kv.engines._gaps import Ranges, range_end
+from lanemq.storage.kv.engines._gaps import Ranges, ReversedRanges, range_end
 
 KEYS = st.binary(max_size=6)
 
@@ -31,3 +31,19 @@ def test_every_key_is_in_one_range_however_few_a_look_takes(keys: set[bytes], mo
         else:  # as a look does that found a row before it gave up, or none
             ranges.gave_up(begin)
     assert found == sorted(keys)
+
+
+@given(st.sets(KEYS, max_size=40), st.integers(1, 5))
+def test_every_key_is_in_one_range_backwards_too(keys: set[bytes], most: int) -> None:
+    keys = {key.rstrip(b"\0") for key in keys}
+    ranges, found = ReversedRanges(b"", b"\xff" * 7), []
+    while not ranges.is_done:
+        begin, end = ranges.begin, ranges.end
+        here = sorted((key for key in keys if begin <= key < end), reverse=True)
+        assert begin < end
+        if len(here) <= most:
+            found += here
+            ranges.read(begin)
+        else:
+            ranges.gave_up(end)
+    assert found == sorted(keys, reverse=True)

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from lanemq.storage import NewMessage, Store, StoreConfig, open_store
 from lanemq.storage._config import KvEngine
 from lanemq.storage.kv import KvState, Outcome, operation_properties
-from lanemq.storage.kv import _kv as states_module
+from lanemq.storage.kv import _redo as redo_module
 from lanemq.testkit.storage.stores import HOST
 from lanemq.wire.kv import (
     Action,
     LoadedEntry,
     OpType,
     Step,
+    encode_drop,
     encode_load,
     encode_steps,
     kv_topic,
@@ -67,10 +68,12 @@ operations: st.SearchStrategy[Operation] = st.one_of(
     st.sampled_from(
         [(OpType.TICK, b""), (OpType.CLEAR, b""), ("unknown", b""), (OpType.PUT, b"?")]
     ),
+    of("identity", puts),
+    st.sampled_from(["one", "two"]).map(lambda name: (OpType.DROP, encode_drop(name))),
 )
 numbers = st.integers(1, 12)  # of which some are retries, and some come too late
 writers: st.SearchStrategy[Writer | None] = st.one_of(
-    st.none(), st.tuples(st.sampled_from(["c", "d"]), numbers, numbers)
+    st.none(), st.tuples(st.sampled_from(["c", "c/1", "c/2", "/c"]), numbers, numbers)
 )
 hour_ms = 3_600_000
 later_ms = st.sampled_from([0, 1, 20, 60, -20, hour_ms])
@@ -91,13 +94,21 @@ def config(root: Path, engine: KvEngine) -> StoreConfig:
 
 def message(operation: Operation, writer: Writer | None) -> NewMessage:
     op_type, body = operation
+    identity = ""
+    if op_type == "identity":
+        op_type, identity = OpType.PUT, "one"
     client, sequence, waits = writer or ("", 0, 0)
     return NewMessage(
         topic=kv_topic("default"),
         queue_id=0,
         body=body,
         properties=operation_properties(
-            op_type, key=b"k", client=client, sequence=sequence, waits=waits
+            op_type,
+            key=b"k",
+            client=client,
+            sequence=sequence,
+            waits=waits,
+            identity=identity,
         ),
         born_timestamp_ms=1,
         born_host=HOST,
@@ -127,6 +138,9 @@ async def one_by_one(
             now_ms += step_ms
             store.put(message(operation, writer))
             store.commit()
+        with trio.fail_after(60):  # a commit applies what fits a turn
+            while state.meta.next < len(history):
+                await trio.lowlevel.checkpoint()
         return contents(state), outcomes
 
 
@@ -141,7 +155,7 @@ def test_a_redo_gives_what_the_records_gave_one_by_one(
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         root = Path(directory)
         given_config = config(root, engine)
-        patch.setattr(states_module, "SLICE", slice_records)
+        patch.setattr(redo_module, "SLICE", slice_records)
 
         async def both() -> None:
             expected, outcomes = await one_by_one(given_config, history)

@@ -5,14 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lanemq.storage.kv import LogRecord
-from lanemq.storage.kv import _entries as entries_module
+from lanemq.storage.kv import _history as history_module
 from lanemq.storage.kv import _recent as recent_module
 from lanemq.storage.kv._entries import Entries
 from lanemq.storage.kv._sessions import RESULTS_MAX, Session
 from lanemq.storage.kv._state import State
-from lanemq.storage.kv._sums import row_hash
 from lanemq.storage.kv.engines._memory import MemoryTable
-from lanemq.storage.kv.engines._rows import ENTRY, SESSION, decode_meta
+from lanemq.storage.kv.engines._rows import ENTRY, SESSION, decode_meta, row_hash
 from lanemq.wire.kv import (
     Action,
     LoadedEntry,
@@ -102,8 +101,8 @@ def test_a_redo_in_batches_makes_the_rows_of_one_by_one(
     made = records_of(given_records)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recent_module, "RECENT_BYTES", recent_bytes)
-        patch.setattr(entries_module, "CHANGES_MAX", changes_max)
-        patch.setattr(entries_module, "CHANGES_SLICE", 3)
+        patch.setattr(history_module, "CHANGES_MAX", changes_max)
+        patch.setattr(history_module, "CHANGES_SLICE", 3)
         expected, found = MemoryTable({}), MemoryTable({})
         one_by_one, redone = State(expected), State(found)
         with pytest.MonkeyPatch.context() as slow:

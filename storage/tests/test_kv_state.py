@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lanemq.storage.disk._real_files import RealFiles
-from lanemq.storage.kv import _entries
+from lanemq.storage.kv import _expiry, _history
 from lanemq.storage.kv._log import operation_properties, operation_record
 from lanemq.storage.kv._outcomes import LogRecord, Outcome, Status
-from lanemq.storage.kv._reads import read_changes, read_entry, read_page
+from lanemq.storage.kv._reads import read_changes, read_entry, read_page, under_prefix
 from lanemq.storage.kv._sessions import GENERATION_MS, RESULTS_MAX
 from lanemq.storage.kv._state import State
-from lanemq.storage.kv._sums import row_hash
 from lanemq.storage.kv.engines import _rocks, _rocks_view
 from lanemq.storage.kv.engines._engine import Batch, Engine
 from lanemq.storage.kv.engines._memory import MemoryEngine
@@ -29,17 +28,24 @@ from lanemq.storage.kv.engines._rows import (
     SESSION,
     after_prefix,
     change_key,
+    row_hash,
 )
 from lanemq.wire.kv import (
     Action,
     Change,
     ChangeKind,
+    Compare,
     LoadedEntry,
+    Operation,
     OpType,
     Step,
     StepResult,
+    Txn,
+    WriteAnswer,
+    encode_compact,
     encode_load,
     encode_steps,
+    encode_txn,
 )
 
 KEYS = [b"a", b"a/1", b"a/2", b"b", b"\xff", b"\xff\xff"]
@@ -243,7 +249,9 @@ def records() -> Iterator[Records]:
         yield Records(state)
 
 
-def test_versions_begin_at_1_and_begin_anew_after_a_delete(records: Records) -> None:
+def test_versions_of_a_log_of_an_earlier_version_begin_anew_after_a_delete(
+    records: Records,
+) -> None:
     assert records.put(b"k", b"1").answer.results == (StepResult(1),)
     assert records.put(b"k", b"2").answer.results == (StepResult(2),)
     deleted = records.do(OpType.DELETE, Step(b"k", Action.DELETE))
@@ -279,6 +287,7 @@ def test_a_batch_is_done_as_a_whole_or_not_at_all(records: Records) -> None:
     records.put(b"a", b"1")
     steps = Step(b"b", Action.PUT, b"2"), Step(b"a", Action.CHECK, if_version=2)
     refused = records.do(OpType.BATCH, *steps)
+    assert isinstance(refused.answer, WriteAnswer)
     assert not refused.answer.done
     assert [result.holds for result in refused.answer.results] == [True, False]
     assert read_entry(records.state, b"b") is None
@@ -310,7 +319,7 @@ def test_an_entry_with_a_ttl_goes_by_the_time_of_the_log_alone(
 def test_more_entries_than_one_record_removes_are_gone_for_every_reader(
     records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_entries, "EXPIRED_MAX", 2)
+    monkeypatch.setattr(_expiry, "EXPIRED_MAX", 2)
     for number in range(5):
         records.do(OpType.PUT, Step(b"k%d" % number, Action.PUT, b"", ttl_ms=10))
     records.time_ms += 10
@@ -343,6 +352,54 @@ def test_a_refused_condition_is_remembered_too(records: Records) -> None:
     assert not records.do(OpType.CAS, step, **writer).answer.done
 
 
+GET, CHECK = Operation.get(b"k"), Step(b"k", Action.CHECK, if_version=0)
+KINDS: list[tuple[str, bytes]] = [
+    (OpType.PUT, encode_steps([Step(b"k", Action.PUT, b"1")])),
+    (OpType.BATCH, encode_steps([Step(b"k", Action.DELETE), Step(b"l", Action.DELETE)])),
+    (OpType.BATCH, encode_steps([CHECK, Step(b"l", Action.PUT), Step(b"m", Action.PUT)])),
+    (OpType.TXN, encode_txn(Txn([], [GET], []))),
+    (OpType.TXN, encode_txn(Txn([Compare.missing(b"k")], [GET, GET], [GET] * 3))),
+    (OpType.TXN, encode_txn(Txn([Compare.exists(b"k")], [GET] * 4, [GET] * 2))),
+    (OpType.LOAD, encode_load([])),
+    (OpType.COMPACT, encode_compact(1)),
+]
+
+
+@pytest.mark.parametrize("first", range(len(KINDS)))
+@pytest.mark.parametrize("second", range(len(KINDS)))
+def test_a_number_is_one_operations_and_no_others(
+    records: Records, first: int, second: int
+) -> None:
+    """As far as the result tells what it is of: a load and a compact have the same."""
+    writer = {"client": "c", "sequence": 1, "waits": 1}
+    (one_type, one_body), (other_type, other_body) = KINDS[first], KINDS[second]
+    done = records.state.apply(records.record(one_type, one_body, **writer))
+    assert done.status is Status.APPLIED
+    records.state.write()
+    before = rows_of(records.state)
+    again = records.state.apply(records.record(other_type, other_body, **writer))
+    records.state.write()
+    is_same = first == second or {one_type, other_type} == {
+        OpType.LOAD,
+        OpType.COMPACT,
+    }
+    assert again.status is (Status.REPEATED if is_same else Status.TAKEN)
+    if is_same:
+        assert again.answer == done.answer
+    else:
+        assert not again.answer.done
+    after = rows_of(records.state)
+    assert {key for key in after if after[key] != before.get(key)} == {META}
+
+
+def test_a_body_that_was_never_done_repeats_nothing(records: Records) -> None:
+    writer = {"client": "c", "sequence": 1, "waits": 1}
+    records.put(b"k", b"", **writer)
+    for op_type in (OpType.BATCH, OpType.TXN):
+        record = records.record(op_type, b"?", **writer)
+        assert records.state.apply(record).status is Status.TAKEN
+
+
 def test_what_a_writer_waits_for_no_more_is_forgotten_and_refused(records: Records) -> None:
     for sequence in range(1, 6):
         records.put(b"k", b"", client="c", sequence=sequence, waits=sequence)
@@ -350,6 +407,34 @@ def test_what_a_writer_waits_for_no_more_is_forgotten_and_refused(records: Recor
     entry = read_entry(records.state, b"k")
     assert entry is not None
     assert entry.version == 5
+
+
+def test_a_writer_of_an_account_gets_nothing_of_another_with_its_id(records: Records) -> None:
+    first = records.put(b"k", b"", client="c/1", sequence=1, waits=1)
+    for client in ("c/2", "c", "/c"):
+        other = records.put(b"k", b"", client=client, sequence=1, waits=1)
+        assert (other.status, other.answer.position) == (Status.APPLIED, records.position - 1)
+    again = records.put(b"k", b"", client="c/1", sequence=1, waits=1)
+    assert (again.status, again.answer) == (Status.REPEATED, first.answer)
+
+
+@pytest.mark.parametrize("later_ms", [0, GENERATION_MS])
+def test_what_a_writer_did_without_an_account_is_not_done_again_with_one(
+    records: Records, later_ms: int
+) -> None:
+    for sequence in range(1, 4):
+        records.put(b"k", b"", client="c", sequence=sequence, waits=1)
+    records.time_ms += later_ms
+    for client in ("c/1", "c/2"):
+        for sequence in range(1, 4):
+            again = records.put(b"k", b"", client=client, sequence=sequence, waits=1)
+            assert again.status is Status.FORGOTTEN
+        # What the other does from now on is nothing to it.
+        records.put(b"k", b"", client="c", sequence=9, waits=1)
+        for sequence in range(4, 6):
+            new = records.put(b"k", b"", client=client, sequence=sequence, waits=1)
+            assert new.status is (Status.APPLIED if client == "c/1" else Status.FORGOTTEN)
+    assert records.put(b"k", b"", client="c", sequence=1, waits=1).status is Status.REPEATED
 
 
 def test_a_session_keeps_only_so_many_results(records: Records) -> None:
@@ -390,8 +475,8 @@ def test_a_clear_empties_everything_a_reader_can_see(
 def test_loads_of_many_entries_leave_no_more_changes_than_other_records_do(
     records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_entries, "CHANGES_MAX", 10)
-    monkeypatch.setattr(_entries, "CHANGES_SLICE", 2)
+    monkeypatch.setattr(_history, "CHANGES_MAX", 10)
+    monkeypatch.setattr(_history, "CHANGES_SLICE", 2)
     for part in range(3):
         entries = [LoadedEntry(b"%d/%02d" % (part, one), b"v", 1, 1, 1) for one in range(30)]
         records.state.apply(records.record(OpType.LOAD, encode_load(entries)))
@@ -408,8 +493,8 @@ def test_what_was_pruned_or_has_expired_is_not_looked_at_again(
     records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RocksDB passes over deleted rows one by one, for as long as it has not compacted them."""
-    monkeypatch.setattr(_entries, "CHANGES_MAX", 10)
-    monkeypatch.setattr(_entries, "CHANGES_SLICE", 5)
+    monkeypatch.setattr(_history, "CHANGES_MAX", 10)
+    monkeypatch.setattr(_history, "CHANGES_SLICE", 5)
     table = records.state.table
     begins: list[bytes] = []
     items = table.items
@@ -447,7 +532,7 @@ def test_entries_of_a_snapshot_are_taken_over_as_they_are(records: Records) -> N
         ("put", b"no msgpack"),
         ("put", encode_steps([])),
         ("put", encode_steps([Step(b"", Action.PUT)])),
-        ("put", encode_steps([Step(b"k", Action.PUT, ttl_ms=-1)])),
+        ("put", encode_steps([Step(b"k", Action.PUT, ttl_ms=-(1 << 53))])),
         ("batch", encode_steps([Step(b"k", Action.PUT), Step(b"k", Action.DELETE)])),
         ("load", b"\x91\x01"),
         ("dance", b""),
@@ -488,6 +573,9 @@ class ListLog:
     def read(self, position: int, count: int) -> list[LogRecord]:
         return self.records[position : position + count]
 
+    def time_of(self, position: int) -> int:
+        return self.records[position].time_ms
+
     def place(self, position: int) -> int | None:
         return position if position < len(self.records) else None
 
@@ -498,7 +586,7 @@ def changes(
     found, index = [], 0
     while True:
         page = read_changes(
-            state, log or ListLog(), prefix, position=position, index=index, limit=2
+            state, log or ListLog(), under_prefix(prefix), position=position, index=index, limit=2
         )
         if page is None:
             return None
@@ -543,8 +631,8 @@ def test_changes_come_in_the_order_of_the_log_with_the_values_of_their_time() ->
 def test_a_watcher_that_is_too_far_behind_is_told_so(
     open_engine: Callable[[Path], Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_entries, "CHANGES_MAX", 10)
-    monkeypatch.setattr(_entries, "CHANGES_SLICE", 3)
+    monkeypatch.setattr(_history, "CHANGES_MAX", 10)
+    monkeypatch.setattr(_history, "CHANGES_SLICE", 3)
     with new_state(open_engine) as state:
         records = Records(state)
         for number in range(40):
@@ -625,6 +713,7 @@ def test_a_write_that_the_engine_refuses_leaves_the_state_as_it_was(records: Rec
 
     class Refusing:
         get, items, some, snapshot = table.get, table.items, table.some, table.snapshot
+        some_back = table.some_back
 
         def write(self, drops: object, rows: object) -> None:
             raise OSError(28, "No space left on device")

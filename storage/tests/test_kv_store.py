@@ -300,6 +300,7 @@ class _Refusing:
         self.get = table.get  # type: ignore[attr-defined]
         self.items = table.items  # type: ignore[attr-defined]
         self.some = table.some  # type: ignore[attr-defined]
+        self.some_back = table.some_back  # type: ignore[attr-defined]
         self.snapshot = table.snapshot  # type: ignore[attr-defined]
 
     def write(self, drops: object, rows: object) -> None:
@@ -498,6 +499,7 @@ class _Unreadable:
         self.write = table.write  # type: ignore[attr-defined]
         self.items = table.items  # type: ignore[attr-defined]
         self.some = table.some  # type: ignore[attr-defined]
+        self.some_back = table.some_back  # type: ignore[attr-defined]
         self.snapshot = table.snapshot  # type: ignore[attr-defined]
 
     def get(self, key: bytes) -> bytes | None:

@@ -142,7 +142,7 @@ async def test_bounds_are_as_of_the_watermark_while_messages_come(
     make_message: MakeMessage,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else a start after a kill takes queues for shorter than they were, and makes them anew."""
+    """Else a start after a kill takes queues for shorter than they were, and makes them again."""
     monkeypatch.setattr("lanemq.storage.queues.files._bounds.SLICE", 4)
     monkeypatch.setattr("lanemq.storage.queues._queues.WRITES_A_TURN", 3)
     async with open_small(queue_flush_interval_s=1e9) as store:

@@ -58,7 +58,7 @@ CASES = [
     ("equal, copied", TOPICS, {"T": A}, 4, {"T": B}, 4, None, Later.UNKNOWN, Direction.ADD),
     ("equal, RocksDB last", TOPICS, {"T": A}, 4, {"T": B}, 4, None, Later.ROCKSDB, Direction.KEEP),
     ("row 4", TOPICS, {"T": A}, 3, {"T": B}, 4, None, Later.ROCKSDB, Direction.KEEP),
-    ("4.9 counts anew", TOPICS, {"T": A}, 3, {"T": B}, 4, None, Later.JSON, Direction.MERGE),
+    ("4.9 counts again", TOPICS, {"T": A}, 3, {"T": B}, 4, None, Later.JSON, Direction.MERGE),
     ("row 4, copied", TOPICS, {"T": A}, 3, {"T": B}, 4, None, Later.UNKNOWN, Direction.ADD),
     ("row 2", OFFSETS, {"T@g": A}, 3, {"T@g": B}, 4, None, Later.JSON, Direction.MERGE),
     ("5.3.3 went on", OFFSETS, {"T@g": A}, 0, {"T@g": B}, None, None, Later.ROCKSDB, Direction.ADD),
@@ -76,7 +76,7 @@ CASES = [
     ),
     ("row 3, marker", TOPICS, {"T": A}, 4, {"T": B}, 9, seen(4), Later.JSON, Direction.MERGE),
     ("marker, copied", TOPICS, {"T": A}, 4, {"T": B}, 9, seen(4), Later.UNKNOWN, Direction.MERGE),
-    ("counts anew", TOPICS, {"T": A}, 3, {"T": B}, 9, seen(4), Later.JSON, Direction.MERGE),
+    ("counts again", TOPICS, {"T": A}, 3, {"T": B}, 9, seen(4), Later.JSON, Direction.MERGE),
     ("no count", OFFSETS, OLD, 0, NEW, 9, seen(4), Later.JSON, Direction.MERGE),
     ("both, copied", OFFSETS, OLD, 0, NEW, 9, seen(4), Later.UNKNOWN, Direction.SMALLER),
     (
@@ -179,7 +179,7 @@ def test_what_was_passed_over_is_added_when_the_settings_allow_it() -> None:
         ({"T": A}, {"T": B}, seen(2), 3, Later.JSON, Loss.OVERTAKEN),
         ({"T": A}, {"T": B}, seen(2), 3, Later.UNKNOWN, Loss.EITHER),
         ({"T": A}, {"T": B}, seen(2), 3, Later.ROCKSDB, Loss.EITHER),
-        ({"T": A}, {"T": B}, seen(3), 3, Later.JSON, Loss.OVERTAKEN),  # 4.9 counts anew
+        ({"T": A}, {"T": B}, seen(3), 3, Later.JSON, Loss.OVERTAKEN),  # 4.9 counts again
         ({"T": A}, {"T": B}, seen(3, {"T": B}), 3, Later.ROCKSDB, Loss.NOTHING),
         ({"T": A}, {"T": B}, exported({"T": B}), 3, Later.JSON, Loss.NOTHING),
         ({"T": A}, {"T": B}, exported({"T": A}), 3, Later.JSON, Loss.ROWS),

@@ -582,7 +582,7 @@ async def after_an_export(root: Path) -> None:
 
 
 def as_4_9_7_leaves_it(root: Path, times: str) -> None:
-    """A group more, offsets further on; groups are counted anew, offsets not at all."""
+    """A group more, offsets further on; groups are counted again, offsets not at all."""
     groups = {name: {"groupName": name} for name in (*[f"g{n}" for n in range(8)], "new")}
     paths = [
         write_json(root, TOPICS, {"T": topic("T"), "new": topic("new")}, counter(9)),

@@ -125,7 +125,7 @@ async def test_a_queue_none_of_whose_messages_is_left_gives_no_offset_again(
         assert store.bounds("T", 0) == (MESSAGES // 2, MESSAGES // 2)
         assert store.put(new_message(0)).queue_offset == MESSAGES // 2
         store.commit()
-    assert f"it goes on at {MESSAGES // 2}" in caplog.text
+    assert f"it continues at {MESSAGES // 2}" in caplog.text
 
 
 async def test_files_that_expired_before_the_kill_are_not_missed(

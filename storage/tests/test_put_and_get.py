@@ -17,6 +17,7 @@ from lanemq.storage import (
     MessageIllegal,
     NewMessage,
     Put,
+    ReadLimits,
     Store,
     StoreConfig,
     StoreUnwritable,
@@ -129,8 +130,9 @@ async def test_a_read_ends_at_32_messages_or_at_its_bytes_but_gives_the_first(
             store.put(make_message(bytes(1000)))
         store.commit()
         assert len(store.get("T", 0, 0, max_count=99).records) == 32
-        assert len(store.get("T", 0, 0, max_count=99, max_bytes=3500).records) == 3
-        assert len(store.get("T", 0, 0, max_count=99, max_bytes=10).records) == 1
+        for warm_bytes, count in ((3500, 3), (10, 1)):
+            limits = ReadLimits(warm_bytes=warm_bytes)
+            assert len(store.get("T", 0, 0, max_count=99, limits=limits).records) == count
 
 
 async def test_cold_messages_come_eight_at_a_time(

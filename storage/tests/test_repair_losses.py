@@ -32,7 +32,7 @@ def stand(tmp_path: Path) -> Stand:
 
 
 def hand_out_again(store: Store, offset: int, numbers: range) -> None:
-    """Let queue 0 go on at an offset it had before, as 4.9.7 does without its last files."""
+    """Let queue 0 continue at an offset it had before, as 4.9.7 does without its last files."""
     queue = store._parts.queues.find("T", 0)
     assert isinstance(queue, FileConsumeQueue)
     queue.write_out()

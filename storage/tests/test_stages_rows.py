@@ -274,7 +274,7 @@ async def test_units_in_wrong_slots_are_put_right(
         await store.in_rocksdb(store.max_position)
         stand.put(store, later, first=160)
     assert "queue 0 of T has units in wrong slots from 41 on" in caplog.text
-    assert "38 units are made anew" in caplog.text
+    assert "38 units are made again" in caplog.text
     assert_files_agree(stand.config(stage))
 
 

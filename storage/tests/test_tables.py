@@ -1,5 +1,6 @@
 """The files under ``config``: what is kept, what a broken one costs, and their looks."""
 
+import errno
 import re
 from pathlib import Path
 from typing import Any
@@ -280,14 +281,74 @@ async def test_changes_that_nobody_waits_for_are_written_once_and_soon(
         before = topics_written(files)
         for number in range(10):
             tables.topics.put(TopicConfig(f"T{number}"), at_once=False)
-        tables.write_wanted()  # nobody does
+        await tables.write_wanted()  # nobody does
         assert topics_written(files) == before
-        tables.want()
-        tables.write_wanted()
+        tables.want(tables.topics, "T9")
+        await tables.write_wanted()
         assert b"T9" in topics_written(files)
         tables.groups.put(SubscriptionGroupConfig("g"), at_once=False)
         await trio.sleep(6)
         assert files.reboot("power").exists(CONFIG / "subscriptionGroup.json")
+
+
+async def test_a_change_that_cannot_be_written_is_wanted_until_it_is(
+    open_small: OpenSmall, files: SimulatedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_small() as store:
+        tables = store.tables
+        topics, groups = tables.topics, tables.groups
+        topics.put(TopicConfig("T"), at_once=False)
+        tables.want(topics, "T")
+        groups.put(SubscriptionGroupConfig("g"), at_once=False)
+        tables.want(groups, "g")
+
+        async def full(_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(topics.backend, "write_off_loop", full)
+            for _ in range(2):
+                with pytest.raises(OSError, match="No space"):
+                    await tables.write_wanted()
+        assert not tables.is_wanted, "those who wanted it have been refused"
+        assert tables.is_unwritten(topics, "T")
+        assert tables.is_unwritten(groups, "g")
+        assert not tables.is_unwritten(topics, "U")
+        tables.want(topics, "T")
+        await tables.write_wanted()
+        assert not tables.is_unwritten(topics, "T")
+        assert not tables.is_unwritten(groups, "g")
+        assert b'"T"' in topics_written(files)
+        assert b'"g"' in (files.read_all(CONFIG / "subscriptionGroup.json") or b"")
+
+
+async def test_a_wanted_change_pays_for_no_other_that_waits(
+    open_small: OpenSmall, files: SimulatedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_small() as store:
+        tables = store.tables
+        for number in range(50):
+            tables.topics.put(TopicConfig(f"W{number}"), at_once=False)
+            tables.groups.put(SubscriptionGroupConfig(f"w{number}"), at_once=False)
+        tables.groups.remove("w7", at_once=False)
+        encoded = list[object]()
+        dump_named = fastjson.dump_named
+
+        def counted(name: str, value: object, *, levels: int) -> bytes:
+            encoded.append(value)
+            return dump_named(name, value, levels=levels)
+
+        monkeypatch.setattr(fastjson, "dump_named", counted)
+        new = TopicConfig("new")
+        tables.topics.put(new, at_once=False)
+        tables.want(tables.topics, "new")
+        await tables.write_wanted()
+        assert encoded == [new]
+        assert b"W49" in topics_written(files)
+        assert not tables.is_wanted
+        assert not files.exists(CONFIG / "subscriptionGroup.json")
+    assert b'"w49"' in (files.read_all(CONFIG / "subscriptionGroup.json") or b"")
+    assert b'"w7"' not in (files.read_all(CONFIG / "subscriptionGroup.json") or b"")
 
 
 async def test_a_full_disk_leaves_the_old_file_in_place(

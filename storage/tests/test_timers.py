@@ -37,7 +37,7 @@ class Machine:
         self.queue: list[Stored] = []
         self.now_ms = START_MS
         self.delivered: list[int] = []
-        """Queue offsets, those stored anew left out."""
+        """Queue offsets, those stored again left out."""
         self.early: list[int] = []
 
     def open(self, shape: TimerShape = SHAPE) -> None:
@@ -74,13 +74,16 @@ class Machine:
 
     def run(self, until_ms: int | None = None, *, batch: int = 3, limit: int = 1 << 30) -> None:
         """Do what is due, as the broker's task does it."""
-        self.index()
+        if until_ms is None or until_ms >= self.now_ms:
+            self.index()
         self.now_ms = until_ms or self.now_ms
         for _ in range(limit):
+            while self.timers.go_back(self.now_ms):
+                pass
             self.index()
             if self.timers.advance(self.now_ms):
                 continue
-            taken = self.timers.take(self.now_ms, batch)
+            taken = self.timers.delivery.take(self.now_ms, batch)
             if not taken:
                 return
             for one in taken:
@@ -93,7 +96,7 @@ class Machine:
                 self.delivered.append(offset)
                 if self.queue[offset].due_ms > self.now_ms:
                     self.early.append(offset)
-            self.timers.delivered(taken, len(taken))
+            self.timers.delivery.delivered(taken, len(taken))
 
     async def flush(self) -> None:
         await self.timers.flush(_nothing)
@@ -162,8 +165,8 @@ def test_a_recall_is_given_before_what_it_recalls(machine: Machine) -> None:
     machine.now_ms = START_MS + 1500
     while machine.timers.advance(machine.now_ms):
         pass
-    assert machine.timers.recalls(9) == [1100]
-    assert [one.log_position for one in machine.timers.take(machine.now_ms, 9)] == [1000]
+    assert machine.timers.delivery.recalls(9) == [(1100, 77)]
+    assert [one.log_position for one in machine.timers.delivery.take(machine.now_ms, 9)] == [1000]
 
 
 def test_a_slot_of_the_turn_before_is_delivered_first(machine: Machine) -> None:
@@ -339,3 +342,63 @@ async def test_any_bytes_in_the_files_end_in_messages_or_in_words(
             machine.open()
             machine.run(START_MS + 20_000, limit=5000)
             assert machine.early == []
+
+
+@pytest.mark.parametrize("pending_s", [0, 30])
+def test_timers_follow_a_clock_that_is_set_back(machine: Machine, pending_s: int) -> None:
+    """They wait no hour for the time that the clock showed before."""
+    hour_ms = 60_000  # of this wheel, whose turn is 128 s
+    machine.send(START_MS + 1500)
+    if pending_s:
+        machine.send(START_MS + pending_s * 1000)
+    machine.run(START_MS + 3000)
+    before = machine.dues()
+    assert before == [START_MS + 1500]
+    back_ms = START_MS + 3000 - hour_ms
+    machine.send(back_ms + 2500)
+    machine.run(back_ms)
+    assert machine.dues() == before
+    machine.run(back_ms + 2500)
+    assert machine.dues() == [*before, back_ms + 2500]
+    machine.run(START_MS + 40_000)  # right again: what was delivered stays so
+    due = [START_MS + pending_s * 1000] if pending_s else []
+    assert machine.dues() == [*before, back_ms + 2500, *due]
+    assert (machine.timers.pending, machine.early) == (0, [])
+
+
+@pytest.mark.parametrize("how", [None, "kill", "power"])
+@pytest.mark.parametrize("seed", range(40))
+async def test_a_clock_set_at_random_loses_and_hastens_nothing(
+    how: str | None, seed: int, autojump_clock: MockClock
+) -> None:
+    """Nothing is repeated either, but by a crash."""
+    rng = random.Random(seed)
+    machine = Machine()
+    machine.files = SimulatedFiles(seed=seed)
+    machine.open()
+    steps_ms = [-45_000, -2500, -900, 3000, 60_000, -400_000, 9_000_000, -8_000_000]
+    for _ in range(8):
+        machine.files.crash_after = None if how is None else rng.randint(0, 60)
+        try:
+            for _ in range(rng.randint(1, 12)):
+                for _ in range(rng.randint(0, 8)):
+                    machine.send(machine.now_ms + rng.randint(1, 30_000))
+                machine.run(machine.now_ms + rng.randint(1, 3000), batch=rng.randint(1, 4))
+                if rng.random() < 0.4:
+                    machine.run(machine.now_ms + rng.choice(steps_ms), batch=rng.randint(1, 4))
+                if rng.random() < 0.5:
+                    await machine.flush()
+        except Crash:
+            pass
+        if how is not None:
+            machine.files = machine.files.reboot(how)  # type: ignore[arg-type]
+            machine.now_ms += rng.choice([0, 2000, *steps_ms])
+            machine.open()
+    while machine.timers.pending or machine.timers.next_offset < len(machine.queue):
+        machine.run(machine.now_ms + 20_000)
+        assert machine.now_ms < max(one.due_ms for one in machine.queue) + 10_000_000
+    assert machine.early == []
+    waited = [one.due_ms for one in machine.queue]
+    assert set(machine.dues()) == set(waited)
+    if how is None:
+        assert len(machine.delivered) == len(set(machine.delivered))

@@ -179,13 +179,13 @@ def test_verify_ends_with_1_for_problems_and_repair_mends_them(recorded: Recorde
     assert (problem["kind"], problem["count"]) == ("units-behind", 155)
     dry = run("repair", root, "--dry-run")
     assert dry.exit_code == 0
-    assert "would make the files of 1 queue anew" in dry.stdout
+    assert "would make the files of 1 queue again" in dry.stdout
     done = run("repair", root)
     assert done.exit_code == 0
-    assert "done: make the files of 1 queue anew" in done.stdout
+    assert "done: make the files of 1 queue again" in done.stdout
     assert "what was there before" not in done.stdout  # there was nothing
     assert run("verify", root).exit_code == 0
-    assert run("repair", root).stdout.startswith("nothing to mend")
+    assert run("repair", root).stdout.startswith("nothing to fix")
 
 
 def test_repair_ends_with_1_where_only_another_copy_helps(recorded: Recorded) -> None:

@@ -10,8 +10,9 @@ import pytest
 from lanemq.storage import StoreConfig, StoreCorrupted, open_store
 from lanemq.storage.cli import _inspect, store
 from lanemq.storage.disk._real_files import RealFiles
-from lanemq.storage.index._index import Index, keys_of
+from lanemq.storage.index._index import Index
 from lanemq.storage.index._index_file import key_hash
+from lanemq.storage.index._keys import keys_of
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.storage.tools import look_into, repair_store, verify_store

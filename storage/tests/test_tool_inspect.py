@@ -306,7 +306,7 @@ def test_a_damaged_message_is_named_and_a_torn_one_is_no_problem(
 def test_progress_that_is_no_offset_is_not_compared_with_queues(
     name: str, recorded: Recorded
 ) -> None:
-    """Stage records, and offsets in logical queues, which go on at other brokers."""
+    """Stage records, and offsets in logical queues, which continue at other brokers."""
     root = recorded(FILE_STORE)
     number = StageRecord(7, 7).pack()
     path = root / "config/consumerOffset.json"

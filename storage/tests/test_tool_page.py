@@ -14,7 +14,7 @@ from lanemq.storage.cli import store
 
 PAGE = Path(__file__).parents[2] / "docs/store.md"
 VARYING = (
-    (re.compile(r"in \d+\.\d s"), "in 0.0 s"),
+    (re.compile(r"in \d+\.\d s(, \d+ MB/s, [\d,]+ records/s)?"), "in 0.0 s"),
     (re.compile(r"repair-\d{8}T\d{6}"), "repair-TIME"),
     (re.compile(r"^disk .*$", re.M), "disk SIZES"),  # where holes stay holes they are smaller
 )

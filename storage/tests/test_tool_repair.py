@@ -15,7 +15,7 @@ from lanemq.storage.tools import NotAStore, RepairReport, repair_store, verify_s
 from lanemq.testkit.storage.stores import Recorded
 from lanemq.testkit.storage.tools import change, first_file
 
-pytestmark = pytest.mark.slow  # a store is taken apart and made anew each time
+pytestmark = pytest.mark.slow  # a store is taken apart and made again each time
 
 FILE_STORE = "file-4.9.7-clean"
 TOPIC = "sa_orders"

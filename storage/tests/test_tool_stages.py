@@ -77,7 +77,7 @@ async def test_a_store_is_sound_through_all_stages_and_when_all_is_made_anew(
     assert done.after is not None
     assert done.after.findings == []
     assert done.after.rocksdb_rows == done.after.file_units == 210 + light[4]
-    # What was made anew is what a broker goes on with, in every stage.
+    # What was made again is what a broker goes on with, in every stage.
     for stage in (both, rocksdb, config):
         await put(stage, make_message, 0, 0)
         verified(config, 210)

@@ -1,4 +1,4 @@
-"""A block of a RocksDB's table that cannot be read: named, and made anew, wherever it lies."""
+"""A block of a RocksDB's table that cannot be read: named, and made again, wherever it lies."""
 
 from pathlib import Path
 

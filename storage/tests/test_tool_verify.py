@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from lanemq.storage import StoreLocked
 from lanemq.storage._layouts import UNIT_BYTES, iter_units, pack_unit
 from lanemq.storage.disk._real_files import RealFiles
-from lanemq.storage.index._index import key_data_of, keys_of
 from lanemq.storage.index._index_file import key_hash
 from lanemq.storage.index._key_hashes import key_hashes
+from lanemq.storage.index._keys import key_data_of, keys_of
 from lanemq.storage.log._records import Record
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase

@@ -12,6 +12,7 @@ from lanemq.wire import LocalProtocolError, RemoteProtocolError, Version
 from lanemq.wire.frame import (
     FRAME,
     LEGACY_MAX_FRAME_BYTES,
+    MAX_FIELDS,
     MAX_FRAME_BYTES,
     MAX_HEADER_BYTES,
     NEED_DATA,
@@ -226,6 +227,18 @@ def test_a_header_above_its_limit_is_not_read() -> None:
         decode_frame(frame[4:])
     with pytest.raises(RemoteProtocolError, match="header length"):
         feed([frame])
+
+
+@pytest.mark.parametrize("serialize", SerializeType)
+def test_a_header_of_too_many_fields_is_not_read(serialize: SerializeType) -> None:
+    for number in (MAX_FIELDS, MAX_FIELDS + 1):
+        fields = {str(field): "" for field in range(number)}
+        frame = encode_frame(Frame(10, fields=fields, serialize=serialize))
+        if number <= MAX_FIELDS:
+            assert decode_frame(frame[4:]).fields == fields
+        else:
+            with pytest.raises(RemoteProtocolError, match=str(MAX_FIELDS)):
+                decode_frame(frame[4:])
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x00\x00\x00"])

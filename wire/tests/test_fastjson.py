@@ -347,3 +347,10 @@ def test_an_object_put_together_from_written_members_is_the_same(members: dict[s
     plain = fastjson.dumps({"a": 1, "b": members, "c": []}, pretty=True)
     assert fastjson.dumps(whole, pretty=True) == plain
     assert b"".join(fastjson.dump_parts(whole, pretty=True)) == plain
+
+
+@pytest.mark.parametrize("members", [[], [b""], [b'"a":1'], [b'"a":1', b"", b'"b":[2],"c":3']])
+def test_an_object_in_parts_is_written_as_any_other(members: list[bytes]) -> None:
+    parts = fastjson.WrittenParts(b"{", members, b"}")
+    plain = fastjson.loads(b"{" + b",".join(one for one in members if one) + b"}")
+    assert fastjson.dumps([{"x": parts}]) == fastjson.dumps([{"x": plain}])

@@ -12,12 +12,11 @@ from lanemq.wire import LocalProtocolError, RemoteProtocolError, RequestCode
 from lanemq.wire import headers as headers_package
 from lanemq.wire._numbers import Int, Long
 from lanemq.wire.headers import (
-    REQUEST_HEADERS,
-    RESPONSE_HEADERS,
     ConsumerSendMsgBack,
     CreateTopic,
     GetConsumeStatsInBroker,
     Header,
+    PullMessage,
     PullMessageResponse,
     QueryMessage,
     RegisterBroker,
@@ -26,9 +25,16 @@ from lanemq.wire.headers import (
     UnregisterClient,
     UpdateConsumerOffset,
 )
+from lanemq.wire.requests import REQUESTS
 
 HEADERS = sorted(
-    {*REQUEST_HEADERS.values(), *RESPONSE_HEADERS.values()}, key=lambda header: header.__name__
+    {
+        header
+        for spec in REQUESTS.values()
+        for header in (spec.header, spec.answer)
+        if header is not None
+    },
+    key=lambda header: header.__name__,
 )
 OFFSET = {"consumerGroup": "g", "topic": "t", "queueId": "3", "commitOffset": "9"}
 SEND = SendMessage(
@@ -201,12 +207,21 @@ def test_a_broken_letter_is_named() -> None:
 
 
 def test_the_three_codes_of_the_letter_form() -> None:
-    codes = [code for code, header in REQUEST_HEADERS.items() if header is SendMessageV2]
+    codes = [code for code, spec in REQUESTS.items() if spec.header is SendMessageV2]
     assert codes == [
         RequestCode.SEND_MESSAGE_V2,
         RequestCode.SEND_BATCH_MESSAGE,
         RequestCode.SEND_REPLY_MESSAGE_V2,
     ]
+
+
+def test_a_change_leaves_all_other_fields_as_they_are() -> None:
+    fields = {"queueId": "1", "sysFlag": "2", "a": "of somebody", "offset": "007"}
+    changed = PullMessage.rewritten(fields, queue_id=3, subscription="*", sys_flag=0)
+    assert changed == fields | {"queueId": "3", "subscription": "*", "sysFlag": "0"}
+    assert SendMessageV2.rewritten({"e": "1"}, queue_id=2) == {"e": "2"}
+    with pytest.raises(KeyError):
+        PullMessage.rewritten(fields, offset=3)
 
 
 def test_headers_are_values() -> None:

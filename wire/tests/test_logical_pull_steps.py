@@ -1,17 +1,31 @@
 """The next step of a pull from a logical queue, by the known chain and the reader's place."""
 
+from typing import final
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import (
     Chain,
+    Confirmed,
+    GoesOn,
     GoOn,
     Located,
+    LookForReader,
+    NothingYet,
+    PullAsk,
+    PullFrom,
+    PullOutcome,
+    PullReply,
+    PullStep,
     PullWait,
+    ReaderAt,
     ReaderPositions,
+    Redirected,
     Segment,
     SegmentState,
+    Taken,
     next_pull_step,
 )
 
@@ -112,3 +126,81 @@ def test_the_steps_lead_to_a_place_to_ask_or_to_a_wait(
         assert is_within or offset == chain.readable[-1].end_offset
     else:
         assert not chain.readable
+
+
+# The conversation
+
+
+@final
+class Brokers:
+    """Brokers of segments, and a name server; ``known`` is the reader's chain."""
+
+    def __init__(self, truth: Chain, known: Chain) -> None:
+        self.truth = truth
+        self.known = known
+        self.asked: list[str] = []
+        self.looks = 0
+
+    def pull(self, pull: PullFrom[str]) -> PullOutcome:
+        conversation = pull.steps(self.known)
+        try:
+            step = next(conversation)
+            while True:
+                step = conversation.send(self.reply(step))
+        except StopIteration as end:
+            outcome: PullOutcome = end.value
+            return outcome
+
+    def reply(self, step: PullAsk | PullStep | LookForReader) -> PullReply:
+        match step:
+            case LookForReader():
+                return ReaderAt(None)
+            case PullAsk(located):
+                self.asked.append(located.segment.broker_name)
+                here = self.truth.find(located.segment.key)
+                assert here is not None
+                following = self.truth.next_readable(here)
+                if here.keeps(located.queue_offset) or following is None:
+                    return Taken()
+                self.known = self.known.put(here, following)
+                return Redirected(self.known)
+            case _:
+                self.looks += 1
+                self.known = self.truth
+                return Confirmed(self.known, is_told=True)
+
+
+@given(st.integers(0, 15), st.integers(1, 3), st.booleans())
+def test_a_pull_is_answered_by_the_segment_that_has_the_offset(
+    offset: int, known: int, looks_for_reader: bool
+) -> None:
+    """However old the reader's chain is."""
+    opened = at(CHAIN[known - 1].broker_name, CHAIN[known - 1].delta)
+    brokers = Brokers(CHAIN, Chain(0, [*CHAIN.segments[: known - 1], opened]))
+    positions: ReaderPositions[str] = ReaderPositions(1)
+    pull = PullFrom("reader", offset, positions, looks_for_reader=looks_for_reader)
+    outcome = brokers.pull(pull)
+    assert isinstance(outcome, PullAsk)
+    truly = CHAIN.locate(offset)
+    assert truly is not None
+    assert outcome.located.segment.key == truly.segment.key
+    assert outcome.located.queue_offset == truly.queue_offset
+    assert len(brokers.asked) == len(set(brokers.asked))
+
+
+def test_offsets_that_nobody_has_are_passed_over_only_on_the_word_of_a_name_server() -> None:
+    gap = Chain(0, [FIRST, THIRD])
+    positions: ReaderPositions[str] = ReaderPositions(1)
+    brokers = Brokers(gap, gap)
+    assert brokers.pull(PullFrom("reader", 12, positions)) == GoesOn(15, gap)
+    assert brokers.looks == 1
+    brokers = Brokers(CHAIN, gap)
+    outcome = brokers.pull(PullFrom("reader", 12, positions))
+    assert isinstance(outcome, PullAsk)
+    assert outcome.located.segment == SECOND
+
+
+def test_a_queue_without_anything_to_read_makes_readers_wait() -> None:
+    empty = Chain(0, [at("a", 0, 0, EXPIRED)])
+    positions: ReaderPositions[str] = ReaderPositions(1)
+    assert Brokers(empty, empty).pull(PullFrom("reader", 0, positions)) == NothingYet(empty)

@@ -1,4 +1,4 @@
-"""Readers of a queue that went on before the end of what they were given go on at that place."""
+"""Readers of a queue that went on before the end of what they were given continue at that place."""
 
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import Chain, ReaderPositions, Segment, SegmentState

@@ -2,6 +2,7 @@
 
 import zlib
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import construct as cs
@@ -25,6 +26,8 @@ from lanemq.wire.message import (
     encode_properties,
     encode_record,
     iter_messages,
+    record_content,
+    record_outline,
     record_properties,
     record_size,
 )
@@ -67,6 +70,33 @@ PLAIN: dict[str, Any] = {
     "store_timestamp_ms": 7,
     "store_host": HostAddress("127.0.0.2", 8).packed,
 }
+
+
+def part_of(data: bytes, at: int, size: int) -> bytes:
+    return data[at : at + size]
+
+
+@given(FIELDS)
+def test_an_outline_of_a_record_is_read_without_its_body(fields: dict[str, Any]) -> None:
+    record = encode_record(**fields)
+    reads: list[tuple[int, int]] = []
+
+    def read(at: int, size: int) -> bytes:
+        reads.append((at, size))
+        return record[at : at + size]
+
+    store_ms, body, properties = record_content(record)
+    assert record_outline(len(record), read) == (store_ms, properties)
+    (_, head), (rest_at, rest) = reads
+    assert rest_at + rest == len(record)
+    assert head + rest <= len(record) - len(body) + 24  # of a short head, with IPv4 addresses
+    for size in (len(record) - 1, len(record) + 1, 0, 20):
+        with pytest.raises(RemoteProtocolError):
+            record_outline(size, read)
+    for end in (0, 10, len(record) - 1):
+        shorter = record[:end]
+        with pytest.raises(RemoteProtocolError):
+            record_outline(len(record), partial(part_of, shorter))
 
 
 @given(FIELDS)
@@ -257,3 +287,32 @@ def test_a_message_is_a_value() -> None:
     assert isinstance(decode_message(record), StoredMessage)
     with pytest.raises(AttributeError):
         decode_message(record).flag = 1  # type: ignore[misc]
+
+
+@given(st.lists(FIELDS, max_size=3), st.data())
+def test_many_records_are_read_as_one_by_one_whatever_is_wrong_with_them(
+    all_fields: list[dict[str, Any]], drawn: st.DataObject
+) -> None:
+    data = bytearray(b"".join(encode_record(**fields) for fields in all_fields))
+    for _ in range(drawn.draw(st.integers(0, 2)) if data else 0):
+        data[drawn.draw(st.integers(0, len(data) - 1))] = drawn.draw(st.integers(0, 255))
+    whole = bytes(data[: drawn.draw(st.integers(0, len(data)))] if data else data)
+    try:
+        expected: object = list(iter_messages(whole))
+    except RemoteProtocolError as error:
+        expected = str(error)
+    try:
+        read: object = decode_messages(whole)
+    except RemoteProtocolError as error:
+        read = str(error)
+    assert read == expected
+
+
+def test_a_negative_size_of_properties_is_no_large_one() -> None:
+    record = bytearray(encode_record(**{**PLAIN, "body": b"", "properties": b"x" * 32767}))
+    at = len(record) - 32767 - 2
+    record[at : at + 2] = (-32768 & 0xFFFF).to_bytes(2, "big")
+    record += b"x"
+    record[0:4] = len(record).to_bytes(4, "big")
+    with pytest.raises(RemoteProtocolError, match="properties length"):
+        decode_messages(bytes(record))

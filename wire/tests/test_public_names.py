@@ -6,7 +6,17 @@ from collections import Counter
 
 import pytest
 
-PACKAGES = ("", ".bodies", ".fastjson", ".frame", ".headers", ".logical", ".message", ".sql92")
+PACKAGES = (
+    "",
+    ".bodies",
+    ".fastjson",
+    ".frame",
+    ".headers",
+    ".logical",
+    ".message",
+    ".requests",
+    ".sql92",
+)
 
 
 def names(package: str) -> list[str]:

@@ -1,7 +1,9 @@
 """Registrations of brokers, compressed and not."""
 
 import struct
+import tracemalloc
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -101,3 +103,39 @@ def test_other_short_forms_are_refused(text: str) -> None:
 def test_a_registration_that_unpacks_to_too_much_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="more than 1000 bytes"):
         RegisterBrokerBody.decode_compressed(zlib.compress(bytes(2000)), max_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    "read", [RegisterBrokerBody.decode_compressed, RegisterBrokerBody.unpacked_size]
+)
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (zlib.compress(bytes(64 << 20)), "more than 16777216 bytes"),
+        (zlib.compress(bytes(64 << 20))[:-5], "more than 16777216 bytes"),
+        (zlib.compress(bytes(15 << 20))[:-5], "ends too early"),
+        (zlib.compress(bytes(15 << 20))[:-4] + b"xxxx", "broken compressed body"),
+        (b"", "ends too early"),
+    ],
+    ids=["too long", "too long and cut", "cut", "broken", "empty"],
+)
+def test_a_registration_that_is_not_taken_takes_no_memory(
+    read: Callable[[bytes], object], body: bytes, error: str
+) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError, match=error):
+            read(body)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_size_of_a_registration_is_known_before_it_is_read() -> None:
+    assert RegisterBrokerBody.unpacked_size(zlib.compress(bytes(16 << 20))) == 16 << 20
+
+
+def test_a_registration_of_more_topics_than_a_frame_has_is_refused() -> None:
+    data = struct.pack(">i", 2) + b"{}" + struct.pack(">i", 150_000) + bytes(4 * 150_000)
+    with pytest.raises(RemoteProtocolError, match="150000 topics where 131072"):
+        RegisterBrokerBody.decode_compressed(zlib.compress(data))

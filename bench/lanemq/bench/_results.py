@@ -71,6 +71,12 @@ class SdkBench(msgspec.Struct, frozen=True):
     """Client -> measure -> one rate per round."""
     ratios: dict[str, dict[str, float]]
     """Other client -> measure -> lanemq's median over its."""
+    processor_us: dict[str, dict[str, list[float]]]
+    """Client -> measure -> what its process spent on a message, opening and closing included, in
+    microseconds; one for each round."""
+    processor_ratios: dict[str, dict[str, float]]
+    """Face of the SDK -> measure -> the Java client's median of ``processor_us`` over its: above 1
+    the face spends less."""
     missing: dict[str, str]
     """Clients that could not be measured -> why."""
     staged: StagedBench

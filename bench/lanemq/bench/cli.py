@@ -17,6 +17,7 @@ from ._command import (
     run_bench,
     sending_options,
 )
+from ._proxy import proxy
 from ._results import BrokerBench, SdkBench
 from ._wire import wire
 from .clients._sdk import OURS, bench_sdk
@@ -33,6 +34,7 @@ def bench() -> None:
 
 
 bench.add_command(wire)
+bench.add_command(proxy)
 bench.add_command(convert)
 bench.add_command(logical)
 bench.add_command(listeners)
@@ -73,7 +75,9 @@ def sdk(against: str, rounds: int, seconds: float, warm_up_s: float, as_json: bo
 def show_sdk_bench(console: Console, result: SdkBench) -> None:
     """Print medians, ranges and ratios as a table for each measure."""
     console.print(machine_line(result.machine))
-    table = Table("messages per second", "client", "median", "range", "lanemq's ratio to it")
+    heads = ("messages per second", "client", "median", "range", "lanemq's ratio to it")
+    table = Table(*heads, "us of its process", "Java's to it")
+    spends = result.processor_ratios
     for measure in result.samples[OURS]:
         for client, samples in result.samples.items():
             rates = samples[measure]
@@ -83,6 +87,8 @@ def show_sdk_bench(console: Console, result: SdkBench) -> None:
                 client,
                 *rate_cells(rates),
                 ratio,
+                f"{statistics.median(result.processor_us[client][measure]):.1f}",
+                f"{spends[client][measure]:.2f}" if client in spends else "",
             )
     console.print(table)
     for client, reason in result.missing.items():

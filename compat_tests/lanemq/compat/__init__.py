@@ -16,17 +16,21 @@ from .clients._messages import Delivery, Outgoing, Pulled, Received, Sent
 from .matrix._matrix import Selection, run_matrix
 from .matrix._results import CellResult
 from .peers._build import built, run_tool
+from .peers._drivers import go_driver, java_driver, node_driver
 from .peers._programs import (
-    go_driver,
-    java_driver,
     java_libraries,
     java_program,
     missing_tools,
-    node_driver,
     peers_available,
     peers_required,
 )
-from .servers._apache import APACHE_VERSIONS, apache_broker, apache_name_server, mqadmin
+from .servers._apache import (
+    APACHE_VERSIONS,
+    apache_broker,
+    apache_name_server,
+    apache_proxy,
+    mqadmin,
+)
 from .servers._clusters import (
     Cluster,
     apache_cluster,
@@ -40,6 +44,7 @@ from .servers._daemon import Daemon
 from .servers._logical import LogicalControl, logical_cluster
 from .servers._named import SERVER_NAMES, run_server
 from .servers._ports import free_port
+from .servers._proxy import lanemq_proxy
 from .servers._waiting import PATIENT_S
 from .stores._log_walk import walk_log
 from .stores._rows_walk import Row, Rows, walk_rows
@@ -80,6 +85,7 @@ __all__ = [
     "apache_broker",
     "apache_cluster",
     "apache_name_server",
+    "apache_proxy",
     "built",
     "free_port",
     "go_driver",
@@ -89,6 +95,7 @@ __all__ = [
     "lanemq_broker",
     "lanemq_cluster",
     "lanemq_name_server",
+    "lanemq_proxy",
     "logical_cluster",
     "missing_tools",
     "mqadmin",

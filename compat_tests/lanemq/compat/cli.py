@@ -2,25 +2,33 @@
 
 import functools
 import sys
+import tempfile
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import click
+import msgspec
 import trio
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from lanemq.local import own_directory, print_json
+from lanemq.local.cli import CommandFailed
+
 from ._errors import CompatError
+from ._soak import SoakPlan, soak
 from .clients._families import CLIENTS
 from .demo._demo import run_demo
 from .matrix._matrix import JOBS, Selection, run_cells, run_matrix
 from .matrix._report_file import write_report
-from .matrix._results import CellResult
+from .matrix._results import CellResult, Report
 from .matrix._show import show_matrix
 from .peers._programs import missing_tools
 from .scenarios import SCENARIOS
-from .servers._clusters import Cluster
-from .servers._named import SERVER_NAMES
+from .servers._clusters import DEFAULT_LOGS, Cluster
+from .servers._named import SERVER_NAMES, needs_java
 
 
 def _split(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -42,9 +50,7 @@ def compat() -> None:
 @click.option(
     "--logs",
     type=click.Path(path_type=Path),
-    default=Path("compat-logs"),
-    show_default=True,
-    help="Where logs of failures go.",
+    help=f"Where logs of failures go.  [default: {DEFAULT_LOGS}]",
 )
 def run(
     clients: tuple[str, ...],
@@ -53,7 +59,7 @@ def run(
     report: Path | None,
     target: str | None,
     jobs: int,
-    logs: Path,
+    logs: Path | None,
 ) -> None:
     """Run scenarios over clients and servers and print the matrix.
 
@@ -63,9 +69,14 @@ def run(
     try:
         selection = Selection.of(clients=clients, servers=servers, scenarios=scenarios)
     except CompatError as error:
-        raise click.ClickException(str(error)) from None
+        raise CommandFailed(str(error)) from None
     if target and servers:
         raise click.UsageError("--target is the server: leave --servers out")
+    try:
+        kept = own_directory(DEFAULT_LOGS) if logs is None else logs
+    except OSError as error:
+        raise CommandFailed(f"{error.filename}: {error.strerror}") from None
+    begun = datetime.now(UTC).replace(microsecond=0)
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     # Progress is for people: it goes to stderr, and only if that is a terminal.
@@ -78,16 +89,16 @@ def run(
             progress.update(task, advance=1, description=label)
 
         if target:
-            cluster = Cluster("target", target, logs, [])
+            cluster = Cluster("target", target, kept, [])
             running = functools.partial(run_cells, cluster)
         else:
             running = functools.partial(run_matrix)
         cells = trio.run(
-            functools.partial(running, selection, jobs=jobs, logs=logs, on_result=on_result)
+            functools.partial(running, selection, jobs=jobs, logs=kept, on_result=on_result)
         )
     show_matrix(console, cells)
     if report is not None:
-        write_report(report, cells)
+        write_report(report, Report(begun, version("lanemq"), cells))
         console.print(f"report: {report}")
     sys.exit(any(cell.outcome == "failed" for cell in cells))
 
@@ -101,7 +112,7 @@ def list_names() -> None:
         clients.add_row(family.name, family.needs or "", family.missing() or "yes")
     servers = Table("server", "needs", "here")
     for name in SERVER_NAMES:
-        needs = "java" if name.startswith("apache-") else ""
+        needs = "java" if needs_java(name) else ""
         servers.add_row(name, needs, (missing_tools(needs) if needs else None) or "yes")
     scenarios = Table("scenario", "what happens")
     for scenario in SCENARIOS.values():
@@ -110,10 +121,40 @@ def list_names() -> None:
         console.print(table)
 
 
+@compat.command(name="soak")
+@click.option("--minutes", default=30.0, show_default=True, help="How long the load goes on.")
+@click.option("--every", "every_s", default=60.0, show_default=True, help="Seconds between kills.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON value.")
+def soak_proxies(minutes: float, every_s: float, as_json: bool) -> None:
+    """Load two proxies before two Apache brokers, of which one is killed every minute.
+
+    Exits with status 1 if an acknowledged message is lost, or handled out of order.
+    """
+    console = Console(stderr=True)
+    plan = SoakPlan(seconds=minutes * 60, every_s=every_s)
+    if plan.every_s <= plan.down_s:
+        raise click.UsageError(f"--every: more than {plan.down_s:g} seconds, the time of a restart")
+    with tempfile.TemporaryDirectory(prefix="lanemq-soak-") as folder:
+        try:
+            result = trio.run(functools.partial(soak, plan, Path(folder), console.print))
+        except CompatError as error:
+            raise CommandFailed(str(error)) from None
+    if as_json:
+        print_json(msgspec.json.format(msgspec.json.encode(result), indent=2))
+    else:
+        Console().print(
+            f"{result.sent} messages acknowledged in {result.seconds:.0f} s, {len(result.kills)} "
+            f"kills: {len(result.lost)} lost, {len(result.out_of_order)} out of order, "
+            f"{result.repeated} handled again, {result.refused} sends refused, longest pause "
+            f"{result.longest_pause_s:.1f} s"
+        )
+    sys.exit(not result.is_good)
+
+
 @compat.command()
 def demo() -> None:
     """Start lanemq, pass messages between Python and Java, show what happened."""
     try:
         sys.exit(trio.run(run_demo, Console()))
     except CompatError as error:
-        raise click.ClickException(str(error)) from None
+        raise CommandFailed(str(error)) from None

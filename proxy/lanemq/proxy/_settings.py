@@ -9,20 +9,21 @@ key that exists).
 import dataclasses
 import difflib
 import enum
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_type_hints
 
+from lanemq.local import get_logger
 from lanemq.wire import (
     INT_MAX,
     RemoteProtocolError,
+    ShownError,
     decode_properties_text,
     encode_properties_text,
     read_number,
 )
 
-LOGGER = logging.getLogger("lanemq.proxy.config")
+LOGGER = get_logger("lanemq.proxy.config")
 
 _T = TypeVar("_T")
 
@@ -34,7 +35,7 @@ _SECRET = "secret"
 _COUNTS = range(INT_MAX + 1)
 
 
-class ConfigError(ValueError):
+class ConfigError(ShownError, ValueError):
     """An unusable configuration; the message says where it is and what to write instead."""
 
 

@@ -19,8 +19,9 @@ from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
 from lanemq.proxy.process import RunningBroker, open_broker
 from lanemq.sdk import ReceivedMessage
 from lanemq.storage import Stage
-from lanemq.wire import Refused
+from lanemq.wire import Refused, queue_ids
 from lanemq.wire.bodies import MessageQueue, TopicConfig
+from lanemq.wire.message import decode_message
 
 from ._memory_files import MemoryFiles
 
@@ -166,12 +167,16 @@ class TestServer:
             await trio.lowlevel.checkpoint()
             store, config = broker.broker.context.store, broker.broker.context.topics.get(topic)
             found: list[ReceivedMessage] = []
-            for queue_id in range(config.write_queue_nums if config is not None else 0):
+            for queue_id in queue_ids(config.write_queue_nums if config is not None else 0):
                 queue = MessageQueue(topic, broker.name, queue_id)
                 begin, end = store.bounds(topic, queue_id)
                 while begin < end and (units := store.units(topic, queue_id, begin, end - begin)):
-                    stored = (store.message_at(unit.log_position) for unit in units)
-                    found.extend(ReceivedMessage(one, queue) for one in stored if one is not None)
+                    records = ((unit, store.record_at(unit.log_position)) for unit in units)
+                    found += [
+                        ReceivedMessage(decode_message(record), queue)
+                        for unit, record in records
+                        if record is not None and unit.has(record)
+                    ]
                     begin += len(units)
             return sorted(found, key=lambda message: message.stored.log_position)
 

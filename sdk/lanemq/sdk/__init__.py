@@ -7,15 +7,20 @@ Everything public is here; ``open_producer``, ``open_push_consumer`` and
 from lanemq.wire.bodies import MessageModel, MessageQueue
 from lanemq.wire.message import StageRecord, Stages
 
+from ._batching_sender import BatchingSender
+from ._codecs import Codec, DecodeErrors, JsonCodec, MsgpackCodec, TextCodec
 from ._errors import (
     BadAnswer,
+    BatchingFailed,
     BrokerUnreachable,
     ClientClosed,
+    DecodingFailed,
     InvalidName,
     LanemqError,
     MessageRejected,
     NoReply,
     NoRoute,
+    NotOpened,
     RefusedByBroker,
     RequestTimedOut,
     StagedSendFailed,
@@ -63,19 +68,21 @@ from .listeners._listener import ConcurrentListener
 from .listeners._listener_context import ListenerContext, Stage
 from .listeners._ordered_listeners import (
     AbandonMessage,
+    KeyOrderedListener,
     LockLoss,
     OrderlyListener,
     StageCounter,
     StagedConcurrentListener,
     StageOffsetStore,
 )
-from .net._acl import Credentials
+from .net._acl import BrokerCredentials, Credentials
 from .net._discovery import NameServersLike
 from .net._link import Dial
 from .net._remoting import RemotingClient, RemotingOptions, dial_tcp, open_remoting_client
 from .net._tls import over_tls
 from .observe._consume_hooks import ConsumeHook, Consumption
 from .observe._send_hooks import SendAttempt, SendHook, SendKind
+from .observe._statistics import ConsumerStatistics, QueueStatistics, TopicStatistics
 from .producer._request_reply import reply_to
 from .producer._selectors import HashSelector, QueueSelector, select_randomly
 
@@ -87,22 +94,31 @@ __all__ = [
     "AllocateMachineRoom",
     "AllocateMachineRoomNearby",
     "BadAnswer",
+    "BatchingFailed",
+    "BatchingSender",
+    "BrokerCredentials",
     "BrokerStageOffsets",
     "BrokerUnreachable",
     "ClientClosed",
     "ClientOptions",
+    "Codec",
     "Compression",
     "ConcurrentListener",
     "ConsumeFrom",
     "ConsumeHook",
     "ConsumerOptions",
+    "ConsumerStatistics",
     "Consumption",
     "Credentials",
+    "DecodeErrors",
+    "DecodingFailed",
     "Dial",
     "Expression",
     "FlowLimits",
     "HashSelector",
     "InvalidName",
+    "JsonCodec",
+    "KeyOrderedListener",
     "LanemqError",
     "ListenerContext",
     "LitePullConsumer",
@@ -114,9 +130,11 @@ __all__ = [
     "MessageModel",
     "MessageQueue",
     "MessageRejected",
+    "MsgpackCodec",
     "NameServersLike",
     "NoReply",
     "NoRoute",
+    "NotOpened",
     "OrderlyListener",
     "Outcome",
     "Producer",
@@ -125,6 +143,7 @@ __all__ = [
     "PushOptions",
     "QueueChange",
     "QueueSelector",
+    "QueueStatistics",
     "ReceivedMessage",
     "RefusedByBroker",
     "RemotingClient",
@@ -145,6 +164,8 @@ __all__ = [
     "StagedSendFailed",
     "StagedSender",
     "Stages",
+    "TextCodec",
+    "TopicStatistics",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",

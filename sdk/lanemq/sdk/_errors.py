@@ -9,9 +9,12 @@ LanemqError
  +- NoRoute             no name server knows the topic, or none of its brokers can be used
  +- NoReply             a request was sent, and nobody replied in time
  +- StagedSendFailed    messages of a stage could not be sent, and the next stage was not begun
+ +- BatchingFailed      messages left to a batching sender could not be sent
+ +- DecodingFailed      a body that the consumer's codec cannot decode (also a ValueError)
  +- MessageRejected     a message that cannot be sent as it is (also a ValueError)
  +- InvalidName         a topic, group or address that cannot be used (also a ValueError)
  +- WrongUse            a call that the state of the client does not allow
+     +- NotOpened       the result of an ``open_…`` function was used as the client that it opens
      +- ClientClosed    the client was used after its block ended
      +- WrongValue      an argument or option that makes no sense (also a ValueError)
 
@@ -23,17 +26,19 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire import RequestCode, ResponseCode, ShownError
 
 if TYPE_CHECKING:
-    from ._messages import Message
+    from collections.abc import Sequence
+
+    from ._message import Message
 
 # What the 4.9 Java client sends again to another broker, and SYSTEM_BUSY, which 5.x adds:
 # an overloaded broker answers with it, and another one may not be overloaded.
 RETRIABLE_CODES = frozenset({1, 2, 14, 16, 17, 204, 205})
 
 
-class LanemqError(Exception):
+class LanemqError(ShownError):
     """Base of all errors of this package.
 
     Errors can be pickled and copied. Two are equal when kind, text and attributes are.
@@ -166,6 +171,22 @@ class StagedSendFailed(LanemqError):
         self.failures = failures
 
 
+class BatchingFailed(LanemqError):
+    """Messages left to a batching sender could not be sent; a repeat may store some twice.
+
+    ``failures`` are the messages, each with its error.
+    """
+
+    def __init__(self, failures: "Sequence[tuple[Message, LanemqError]]") -> None:
+        shown = "; ".join(str(error) for error in dict.fromkeys(e for _, e in failures[:5]))
+        super().__init__(f"{len(failures)} messages were not sent: {shown}")
+        self.failures = tuple(failures)
+
+
+class DecodingFailed(LanemqError, ValueError):
+    """A body that the codec of its consumer cannot decode; the cause is the codec's error."""
+
+
 class MessageRejected(LanemqError, ValueError):
     """A message that no broker would take; the text says what to change."""
 
@@ -176,6 +197,13 @@ class InvalidName(LanemqError, ValueError):
 
 class WrongUse(LanemqError):
     """A call that makes no sense now; the text says what to do instead."""
+
+
+class NotOpened(WrongUse, AttributeError):
+    """The result of an ``open_…`` function has no such attribute: the client that it opens has."""
+
+    def __init__(self, name: str, how: str) -> None:
+        super().__init__(f"there is no {name!r} yet, since the client is not open: write {how}")
 
 
 class ClientClosed(WrongUse):

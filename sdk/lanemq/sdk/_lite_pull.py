@@ -4,7 +4,6 @@ Source: RocketMQ 4.9.8, DefaultLitePullConsumer.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
 from typing import Unpack, final
 
 import trio
@@ -16,8 +15,9 @@ from ._messages import ReceivedMessage
 from ._namespace import in_namespace, queue_in, queue_out
 from ._options import LitePullOptions
 from ._tasks import open_quiet_nursery
-from ._validate import check_group, check_topic
+from ._validate import check_group, check_offset, check_topic, checked_queues
 from ._values import check_seconds
+from .consumer import _queue_progress
 from .consumer._broker_requests import answer_brokers
 from .consumer._consumer_core import ConsumerCore
 from .consumer._expressions import Expression
@@ -28,6 +28,8 @@ from .net._discovery import NameServersLike
 from .net._link import Dial
 from .net._remoting import dial_tcp
 from .opening._settings import LitePullSettings, with_settings
+from .opening._unopened import opener
+from .opening._url import connect
 
 # An application that never waits in its loop lets other tasks run after this number of messages.
 MESSAGES_PER_TURN = 16
@@ -48,9 +50,8 @@ class LitePullConsumer:
         self._core: ConsumerCore | None = None
         self._options = options
         self._buffer = MessageBuffer()
-        self._committed_s = 0.0
+        self._committed_s, self._turn = 0.0, 0
         self._mode: str | None = None
-        self._turn = 0
 
     @property
     def _open(self) -> ConsumerCore:
@@ -92,8 +93,7 @@ class LitePullConsumer:
         ``expression`` is ``"*"``, tags, ``"A || B"``, or a condition, ``Sql("a > 5")``. On
         return it has its queues, unless a broker could not be asked; then it goes on trying.
         Raises ``InvalidName``, ``WrongUse`` after ``assign``, ``RefusedByBroker`` from a
-        broker that does not filter so, and ``BrokerUnreachable`` or ``RequestTimedOut`` if no
-        name server answers.
+        broker that does not filter so, and ``NoRoute`` and more with ``require_route``.
         """
         core = self._open
         topic = in_namespace(self._namespace, topic)
@@ -141,9 +141,8 @@ class LitePullConsumer:
         Raises ``NoRoute``, ``WrongUse`` after ``subscribe``, or whatever kept a broker from
         saying where the group is.
         """
-        core = self._open
+        core, wanted = self._open, checked_queues(queues)
         self._choose_mode("assign")
-        wanted = list(queues)
         for topic in dict.fromkeys(queue.topic for queue in wanted):
             await self.queues_of(topic)
         await core.client.heartbeat()
@@ -286,8 +285,7 @@ class LitePullConsumer:
         full = self._full(queue)
         if full not in self._open.rebalance.held:
             raise WrongUse(f"{queue} is not read by this consumer at the moment; see `queues`")
-        if offset < 0:
-            raise WrongUse(f"an offset counts messages from 0, {offset} does not exist")
+        check_offset(offset)
         return full
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
@@ -303,25 +301,26 @@ class LitePullConsumer:
     async def offsets_for_times(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Return each queue's offset of the first message stored at a time or later, for `seek`.
 
-        Times are milliseconds since 1970. Behind the last message it is the next offset of the
-        queue. Brokers before 5.0 answer the message stored nearest to the time, which may be
-        one before it, and the last where all are older. Queues need not be read by this
-        consumer. Raises whatever kept a broker from answering, ``NoRoute`` among it.
+        Times are milliseconds since 1970. Behind the last message it is the queue's next offset.
+        Brokers before 5.0 answer the message stored nearest to the time, which may be one before
+        it, and the last where all are older. Queues need not be read by this consumer. Raises
+        whatever kept a broker from answering, ``NoRoute`` among it.
         """
-        core, found = self._open, dict.fromkeys(times, 0)
-
-        async def look(queue: MessageQueue) -> None:
-            full = self._full(queue)
-            found[queue] = await core.calls.of(full).offset_at(full, times[queue])
-
-        for topic in dict.fromkeys(queue.topic for queue in times):
+        for topic in {queue.topic: None for queue in checked_queues(times)}:
             await self.queues_of(topic)
-        async with open_quiet_nursery() as nursery:
-            for queue in times:
-                nursery.start_soon(look, queue)
-        return found
+        return await _queue_progress.offsets_at(self._open, times)
 
-    # Pauses
+    def position(self, queue: MessageQueue) -> int:
+        """Return the offset behind what was returned of one of ``queues``. Raises ``WrongUse``."""
+        return _queue_progress.position_in(self._open, queue)
+
+    async def end_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the offset that the next message of each queue will get."""
+        return await _queue_progress.end_offsets_of(self._open, queues)
+
+    async def lag(self) -> dict[MessageQueue, int]:
+        """Return for each of ``queues`` the number of messages from its position to its end."""
+        return await _queue_progress.lag_of(self._open, self.queues)
 
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
         """Pull nothing from ``queues``, or from any queue, until ``resume``.
@@ -343,9 +342,9 @@ class LitePullConsumer:
         return tuple(queue for queue in self.queues if paused.holds(self._full(queue)))
 
 
-@asynccontextmanager
+@opener
 async def open_lite_pull_consumer(
-    group: str,
+    group: str | None = None,
     *,
     name_servers: NameServersLike = None,
     options: LitePullOptions | None = None,
@@ -359,7 +358,8 @@ async def open_lite_pull_consumer(
     ``poll`` or iteration returned. When it is left by an error or a cancellation, what was
     returned last counts as not done with, unless it was committed. Raises ``InvalidName``.
     """
-    options = with_settings(LitePullOptions, options, settings)
+    group, name_servers, found = connect(group, name_servers, settings, LitePullOptions)
+    options = with_settings(LitePullOptions, options, found)
     group = in_namespace(options.client.namespace, group)
     check_group(group)
     async with open_client(name_servers, options.client, dial=dial, clock_ms=clock_ms) as client:
@@ -381,6 +381,7 @@ async def open_lite_pull_consumer(
                 answer_brokers(core, None)
                 nursery.start_soon(core.changes.run)
                 nursery.start_soon(core.persist_loop)
+                nursery.start_soon(_queue_progress.report_statistics, core)
                 try:
                     yield consumer
                 except BaseException:

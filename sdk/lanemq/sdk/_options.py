@@ -1,24 +1,39 @@
 """Options of clients. The defaults are the Java client's unless a field says otherwise."""
 
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import Final
 
+from lanemq.local import user_path
 from lanemq.wire import SystemTopic, topic_name_problem
 from lanemq.wire.bodies import MessageModel
 
+from ._codecs import CodecLike, DecodeErrors, as_codec
 from ._errors import WrongValue
+from ._interceptors import (
+    ConsumeInterceptor,
+    SendInterceptor,
+    check_interceptors,
+    outbound,
+)
+from ._messages import Message
 from ._values import check_fields
 from .consumer._allocation import Allocate, allocate_averagely
 from .consumer._queue_changes import QueueListener
 from .consumer.group._offset_store import OffsetStore
 from .consumer.pulls._flow import FlowLimits
 from .net._acl import Credentials
+from .net._identity import DEFAULT_INSTANCE
 from .net._latency_faults import JAVA_PAUSES, SlowBrokerPauses
 from .net._remoting import RemotingOptions
 from .observe._consume_hooks import ConsumeHook
 from .observe._send_hooks import SendHook
+from .observe._statistics import StatisticsListener
+
+PULL_SUSPEND_S_MAX: Final = 86_400.0
 
 
 class ConsumeFrom(Enum):
@@ -55,9 +70,10 @@ class Compression(Enum):
 class ClientOptions:
     """Options that producers and consumers share."""
 
-    instance: str = "default"
+    instance: str = DEFAULT_INSTANCE
     """Sets apart two broadcasting consumers of one group and user on a machine: each needs a
-    local offset file of its own. Letters, digits, ``-`` and ``_``."""
+    local offset file of its own. Another name than the default is part of the client's id, which
+    tools show; the id is unique without it. Letters, digits, ``-`` and ``_``."""
     heartbeat_interval_s: float = 30.0
     """Seconds between two heartbeats; a broker forgets a client after 120."""
     route_refresh_s: float = 30.0
@@ -87,6 +103,9 @@ class ClientOptions:
     """The unit to ask an HTTP endpoint for; without an endpoint it means nothing."""
     name_server_refresh_s: float = 120.0
     """Seconds between two questions to an HTTP endpoint."""
+    require_route: bool = False
+    """Fail to open, or to subscribe, where a topic has no route or no name server answers: the
+    topics of subscriptions, and of a producer's ``topics``. False waits in the background."""
     logical_queues: bool = True
     """See the logical queues of topics that have them: queues that stay the same while brokers come
     and go. False sees what older clients see."""
@@ -99,6 +118,9 @@ class ClientOptions:
                 f"ClientOptions.instance: {self.instance!r} has other characters than letters,"
                 " digits, - and _"
             )
+        problem = topic_name_problem(self.trace_topic)
+        if problem:
+            raise WrongValue(f"ClientOptions.trace_topic: {problem}")
         if self.namespace and ("%" in self.namespace or topic_name_problem(self.namespace)):
             raise ValueError(f"ClientOptions.namespace: {self.namespace!r} is not a name")
 
@@ -138,6 +160,10 @@ class ProducerOptions:
     failure counts as a latency of 30."""
     hooks: tuple[SendHook, ...] = ()
     """Hooks called around every attempt to send."""
+    interceptors: tuple[SendInterceptor, ...] = ()
+    """Functions that may alter messages before they are encoded, called in this order."""
+    codec: CodecLike = None
+    """Encodes ``Message.body`` of every message; None takes bytes only."""
     client: ClientOptions = field(default_factory=ClientOptions)
     """Options that producers and consumers share."""
 
@@ -150,8 +176,19 @@ class ProducerOptions:
         _check_hooks(self)
         if not 0 <= self.compress_level <= 9:
             raise ValueError("ProducerOptions.compress_level must be from 0 to 9")
+        check_interceptors("ProducerOptions.interceptors", self.interceptors)
+        as_codec(self.codec)
         if list(self.slow_broker_pauses) != sorted(self.slow_broker_pauses):
             raise ValueError("ProducerOptions.slow_broker_pauses must ascend")
+
+    def outbound(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return messages as they are sent: intercepted, then encoded.
+
+        Raises ``MessageRejected``, ``WrongUse``, and what interceptors raise.
+        """
+        if self.codec is None and not self.interceptors:
+            return messages
+        return [outbound(message, self.interceptors, self.codec) for message in messages]
 
 
 def _check_hooks(options: "ProducerOptions | PushOptions") -> None:
@@ -178,8 +215,11 @@ class ConsumerOptions:
     on_queues_changed: QueueListener | None = None
     """A function, plain or async, called with changes of the assigned queues: new ones before their
     first message comes, revoked ones when nothing more of them is handed over. A queue is not read
-    before it has returned. At the end of the consumer, which gives up all its queues, it is not
-    called."""
+    before it has returned. At the consumer's end, which gives up all queues, it is not called."""
+    on_statistics: StatisticsListener | None = None
+    """A function, plain or async, given `ConsumerStatistics` every ``statistics_interval_s``."""
+    statistics_interval_s: float = 30.0
+    """Seconds between two statistics, for ``on_statistics`` and the gauges of ``telemetry``."""
     rebalance_interval_s: float = 20.0
     """Seconds between two looks at the members of the group; a broker's notice comes sooner."""
     offset_persist_interval_s: float = 5.0
@@ -190,7 +230,9 @@ class ConsumerOptions:
     """Seconds after which a pull is given up."""
     pull_retry_delay_s: float = 1.0
     """Seconds to wait after a pull that failed (3 in 4.9.8, 1 in newer Java clients)."""
-    offsets_dir: Path = field(default_factory=lambda: Path.home() / ".lanemq" / "offsets")
+    codec: CodecLike = None
+    """Decodes bodies: ``message.value`` is what it returns. None: the body as it is."""
+    offsets_dir: Path = field(default_factory=lambda: user_path("offsets"))
     """Folder of the local offset files of broadcasting consumers."""
     offset_store: OffsetStore | None = None
     """The keeper of the group's positions, such as a `lanemq.sdk.kv.KvOffsetStore`; None is
@@ -200,8 +242,18 @@ class ConsumerOptions:
 
     def _check(self, *, positive: tuple[str, ...], not_negative: tuple[str, ...] = ()) -> None:
         pulls = "pull_batch", "pull_suspend_s", "pull_timeout_s", "pull_retry_delay_s"
-        periods = "rebalance_interval_s", "offset_persist_interval_s"
+        periods = "rebalance_interval_s", "offset_persist_interval_s", "statistics_interval_s"
         check_fields(self, positive=(*pulls, *periods, *positive), not_negative=not_negative)
+        if self.consume_from_timestamp_ms is not None:
+            if self.consume_from is not ConsumeFrom.TIMESTAMP:
+                raise WrongValue(
+                    "consume_from_timestamp_ms needs consume_from=ConsumeFrom.TIMESTAMP, not"
+                    f" ConsumeFrom.{self.consume_from.name}"
+                )
+            if self.consume_from_timestamp_ms < 0:
+                raise WrongValue("consume_from_timestamp_ms must not be before 1970")
+        if self.pull_suspend_s > PULL_SUSPEND_S_MAX:
+            raise WrongValue(f"pull_suspend_s must be at most {PULL_SUSPEND_S_MAX:.0f}")
         if self.pull_timeout_s <= self.pull_suspend_s:
             raise ValueError("pull_timeout_s must be longer than pull_suspend_s")
         if self.offset_store and self.message_model is MessageModel.BROADCASTING:
@@ -218,6 +270,10 @@ class PushOptions(ConsumerOptions):
     """Deliveries after the first, before a message goes to the dead letter queue."""
     hooks: tuple[ConsumeHook, ...] = ()
     """Hooks called around every call of the listener."""
+    interceptors: tuple[ConsumeInterceptor, ...] = ()
+    """Functions that may alter messages once they are decoded, called in this order."""
+    decode_errors: DecodeErrors = DecodeErrors.DEAD_LETTER
+    """The fate of messages whose body ``codec`` cannot decode."""
     consume_timeout_s: float = 900.0
     """Seconds after which a listener that does not return is cancelled and its messages are
     delivered again."""
@@ -233,6 +289,8 @@ class PushOptions(ConsumerOptions):
             not_negative=("max_reconsume_times", "shutdown_grace_s"),
         )
         _check_hooks(self)
+        check_interceptors("PushOptions.interceptors", self.interceptors)
+        as_codec(self.codec)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -249,3 +307,4 @@ class LitePullOptions(ConsumerOptions):
 
     def __post_init__(self) -> None:
         self._check(positive=("poll_messages_max",))
+        as_codec(self.codec)

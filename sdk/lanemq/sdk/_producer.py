@@ -4,15 +4,14 @@ Source: RocketMQ 4.9.8, DefaultMQProducer.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Unpack
 
 import trio
 
-from lanemq.wire import SysFlag
 from lanemq.wire.bodies import MessageQueue
-from lanemq.wire.message import Property
 
+from ._batching_sender import BatchingLimits, BatchingSender, open_batching_sender
 from ._errors import ClientClosed, LanemqError, NoReply
 from ._messages import Message, ReceivedMessage, SendResult
 from ._options import ProducerOptions
@@ -24,6 +23,8 @@ from .net._discovery import NameServersLike
 from .net._link import Dial
 from .net._remoting import dial_tcp
 from .opening._settings import ProducerSettings, with_settings
+from .opening._unopened import opener
+from .opening._url import connect
 from .producer._batches import prepare_batch, prepare_batches
 from .producer._opening import full_names, opened
 from .producer._outgoing import Outgoing, prepare
@@ -79,10 +80,7 @@ class Producer:
         ``RefusedByBroker``, ``BrokerUnreachable`` and ``RequestTimedOut``. After the last two,
         and after a cancellation, the message may or may not have been stored.
         """
-        if self._closed:
-            raise ClientClosed("producer")
-        client, options = self._client, self._options
-        outgoing = prepare(message, options, client.unique_keys, client.clock_ms())
+        outgoing = self._prepared(message)
         target = None
         if queue is not None or queue_key is not None:
             target = target_of(queue, queue_key, message)
@@ -102,9 +100,8 @@ class Producer:
         (a selector is shown the first message); together they may have at most
         ``message_bytes_max`` bytes.
         """
-        if self._closed:
-            raise ClientClosed("producer")
         client, options = self._client, self._options
+        messages = self._outbound(messages)
         outgoing = prepare_batch(messages, options, client.unique_keys, client.clock_ms())
         target = target_of(queue, queue_key, messages[0])
         return await self._sender.send(outgoing, target, self._within(timeout_s))
@@ -125,9 +122,8 @@ class Producer:
         other, within ``timeout_s`` seconds each. Nothing is sent if one of the messages cannot
         be. An error in between has a note that says how many messages were stored before it.
         """
-        if self._closed:
-            raise ClientClosed("producer")
         client, options, within_s = self._client, self._options, self._within(timeout_s)
+        messages = self._outbound(messages)
         batches = prepare_batches(
             messages,
             options,
@@ -164,10 +160,7 @@ class Producer:
 
         It may be lost without notice. Raises as ``send`` where it could not even be written.
         """
-        if self._closed:
-            raise ClientClosed("producer")
-        client = self._client
-        outgoing = prepare(message, self._options, client.unique_keys, client.clock_ms())
+        outgoing = self._prepared(message)
         await self._sender.send_oneway(outgoing, target_of(queue, queue_key, message))
         return outgoing.message_id
 
@@ -187,11 +180,10 @@ class Producer:
         if self._closed:
             raise ClientClosed("producer")
         check_seconds("timeout_s", timeout_s, zero=True, most_s=REPLY_S_MAX)
-        client = self._client
         deadline_s = trio.current_time() + timeout_s
         with self._replies.expect(timeout_s) as expected:
             message = as_request(message, expected)
-            outgoing = prepare(message, self._options, client.unique_keys, client.clock_ms())
+            outgoing = self._prepared(message)
             with trio.move_on_at(deadline_s):
                 await self._introduce(message.topic)
             target = target_of(queue, queue_key, message)
@@ -203,14 +195,23 @@ class Producer:
 
     async def _send_half(self, message: Message, timeout_s: float | None) -> SendResult:
         """Store a half message, which becomes a message when its transaction is committed."""
+        outgoing = self._prepared(message)
+        outgoing.make_half(self.group)
+        deadline_s = trio.current_time() + self._within(timeout_s)
+        with trio.move_on_at(deadline_s):
+            await self._introduce(message.topic)
+        return await self._sender.send(outgoing, None, max(0.0, deadline_s - trio.current_time()))
+
+    def _outbound(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the messages as they are sent: past interceptors and codec."""
         if self._closed:
             raise ClientClosed("producer")
-        client, options = self._client, self._options
-        outgoing = prepare(message, options, client.unique_keys, client.clock_ms())
-        _make_half(outgoing, self.group)
-        within_s = self._within(timeout_s)
-        await self._introduce(message.topic)
-        return await self._sender.send(outgoing, None, within_s)
+        return self._options.outbound(messages)
+
+    def _prepared(self, message: Message) -> Outgoing:
+        (message,) = self._outbound((message,))
+        client = self._client
+        return prepare(message, self._options, client.unique_keys, client.clock_ms())
 
     def _within(self, timeout_s: float | None) -> float:
         if timeout_s is None:
@@ -265,19 +266,45 @@ class Producer:
             is_closed=lambda: self._closed,
         )
 
+    def batching(
+        self,
+        *,
+        linger_s: float = 0.005,
+        batch_messages: int = 500,
+        batch_bytes: int = BATCH_BYTES,
+        pending_messages: int = 10_000,
+        pending_bytes: int = 32 << 20,
+    ) -> AbstractAsyncContextManager[BatchingSender]:
+        """Collect messages of many tasks and store those of a topic in batches.
+
+        ``async with producer.batching() as sender: await sender.send(message)``. A batch goes
+        when its first message has waited for ``linger_s`` seconds, or when it has
+        ``batch_messages`` messages or ``batch_bytes`` bytes, and only after the batch before it;
+        messages that come meanwhile make the next one. A call waits while ``pending_messages``
+        or ``pending_bytes`` are not stored yet. The block ends when everything has a result.
+        When it is left by an error or a cancellation, what was not sent is dropped.
+        """
+        return open_batching_sender(
+            self._client,
+            self._sender,
+            self._options,
+            limits=BatchingLimits(
+                linger_s=linger_s,
+                batch_messages=batch_messages,
+                batch_bytes=batch_bytes,
+                pending_messages=pending_messages,
+                pending_bytes=pending_bytes,
+            ),
+            is_closed=lambda: self._closed,
+        )
+
     def _close(self) -> None:
         self._closed = True
 
 
-def _make_half(outgoing: Outgoing, group: str) -> None:
-    outgoing.sys_flag |= SysFlag.TRANSACTION_PREPARED
-    outgoing.add_property(Property.TRAN_MSG, "true")
-    outgoing.add_property(Property.PGROUP, group)
-
-
-@asynccontextmanager
+@opener
 async def open_producer(
-    group: str,
+    group: str | None = None,
     *,
     name_servers: NameServersLike = None,
     topics: Iterable[str] = (),
@@ -286,21 +313,23 @@ async def open_producer(
     clock_ms: Callable[[], int] = now_ms,
     **settings: Unpack[ProducerSettings],
 ) -> AsyncIterator[Producer]:
-    """Open a producer of ``group``.
+    """Open a producer of ``group``, which a connection string may name.
 
     It connects to the brokers of ``topics`` before anything is sent, so that the first sends
     need not wait for that and ``producerConnection`` lists it; to those of other topics with
     the first message for them. An unreachable broker is tried again, and is not an error.
 
     ``name_servers`` are addresses, as ``"10.0.0.1:9876;10.0.0.2:9876"`` or a sequence, or an
-    endpoint that lists them, ``"http://host/path"``; without any the environment variable
-    ``NAMESRV_ADDR`` says. ``settings`` are single options, those of `ProducerOptions`,
+    endpoint that lists them, ``"http://host/path"``, or a connection string,
+    ``"rocketmq://host:port/?group=…"``; without any the environment variables ``LANEMQ_URL`` and
+    ``NAMESRV_ADDR`` say. ``settings`` are single options, those of `ProducerOptions`,
     `ClientOptions` and `RemotingOptions`, as ``send_timeout_s=5``. ``dial`` and ``clock_ms``
     are the seams to network and time of day, for tests.
 
     Raises ``InvalidName`` for a bad group or address.
     """
-    options = with_settings(ProducerOptions, options, settings)
+    group, name_servers, found = connect(group, name_servers, settings, ProducerOptions)
+    options = with_settings(ProducerOptions, options, found)
     names = full_names(topics, options)
     async with opened(Producer, group, name_servers, options, dial, clock_ms) as producer:
         if names:

@@ -4,15 +4,15 @@ Source: RocketMQ 4.9.8, DefaultMQPushConsumer.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Unpack, final
+from typing import Unpack, final
 
 import trio
 
 from lanemq.wire import SystemTopic
 from lanemq.wire.bodies import MessageQueue
 
+from ._interceptors import inbound
 from ._namespace import in_namespace, queue_in, queue_out
 from ._options import PushOptions
 from ._tasks import open_quiet_nursery
@@ -21,7 +21,8 @@ from ._values import check_whole
 from .consumer._broker_requests import Listener, answer_brokers
 from .consumer._consumer_core import ConsumerCore
 from .consumer._expressions import Expression
-from .consumer.pool._worker_pool import WorkerPool
+from .consumer._queue_progress import end_offsets_of, lag_of, position_in, report_statistics
+from .consumer.pool._pools import Pool
 from .consumer.push._push_parts import PushParts, assemble
 from .listeners._listener import Handle
 from .net._client import now_ms, open_client
@@ -31,6 +32,8 @@ from .net._remoting import dial_tcp
 from .observe._consume_hooks import hooked
 from .opening._mistakes import as_listener, check_subscriptions
 from .opening._settings import PushSettings, with_settings
+from .opening._unopened import opener
+from .opening._url import connect
 from .producer._tracer import Tracer, open_tracer
 
 
@@ -38,7 +41,7 @@ from .producer._tracer import Tracer, open_tracer
 class PushConsumer:
     """A running consumer, made by `open_push_consumer`; it ends with its block."""
 
-    def __init__(self, core: ConsumerCore, pool: WorkerPool[Any]) -> None:
+    def __init__(self, core: ConsumerCore, pool: Pool) -> None:
         self.client_id: str = core.client.client_id
         """The id by which brokers and the group know this consumer."""
         self._core = core
@@ -91,6 +94,24 @@ class PushConsumer:
         """Return the next offset to read of ``queue``, or None if nothing is settled."""
         return self._core.offsets.get(self._full(queue))
 
+    def position(self, queue: MessageQueue) -> int:
+        """Return the offset of the first message that is not finished, of one of ``queues``.
+
+        Messages above it may be finished as well. Raises ``WrongUse`` for another queue.
+        """
+        return position_in(self._core, queue)
+
+    async def end_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the offset that the next message of each queue will get.
+
+        Queues need not be read by this consumer. Raises whatever kept a broker from answering.
+        """
+        return await end_offsets_of(self._core, queues)
+
+    async def lag(self) -> dict[MessageQueue, int]:
+        """Return for each of ``queues`` the number of messages from its position to its end."""
+        return await lag_of(self._core, self.queues)
+
     @property
     def concurrency(self) -> int:
         """The number of listeners that may run at once, by the listener or ``set_concurrency``."""
@@ -123,9 +144,9 @@ class PushConsumer:
         return tuple(queue for queue in self.queues if paused.holds(self._full(queue)))
 
 
-@asynccontextmanager
+@opener
 async def open_push_consumer(
-    group: str,
+    group: str | None = None,
     *,
     name_servers: NameServersLike = None,
     subscriptions: Mapping[str, Expression],
@@ -148,9 +169,11 @@ async def open_push_consumer(
     settled before is reported all the same.
 
     Raises ``InvalidName`` for bad names, ``RefusedByBroker`` from a broker that does not
-    filter by SQL, ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers.
+    filter by SQL. With ``require_route`` raises ``NoRoute`` for a topic without a route, and
+    ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers.
     """
-    options = with_settings(PushOptions, options, settings)
+    group, name_servers, found = connect(group, name_servers, settings, PushOptions)
+    options = with_settings(PushOptions, options, found)
     namespace = options.client.namespace
     full_group = in_namespace(namespace, group)
     check_group(full_group)
@@ -174,6 +197,7 @@ async def open_push_consumer(
                 core, pool = parts.core, parts.pool
                 for topic, expression in subscriptions.items():
                     core.subscribe(in_namespace(namespace, topic), expression)
+                core.membership.check_topics()
                 await _join(parts, listener, nursery)
                 yield PushConsumer(core, pool)
                 core.rebalance.stop()
@@ -194,7 +218,9 @@ def _watched(
     tracer: Tracer | None,
     clock_ms: Callable[[], int],
 ) -> Listener:
-    """Wrap a listener so that the hooks, traces and telemetry that are wanted see its calls."""
+    """Wrap a listener in codec and interceptors, and in hooks, traces and telemetry."""
+    handle = inbound(listener.handle, options.interceptors, options.codec, options.decode_errors)
+    listener = replace(listener, handle=handle)
     hooks = options.hooks if tracer is None else (*options.hooks, tracer.consume_hook)
     if hooks:
         listener = replace(listener, handle=hooked(listener.handle, group, hooks, clock_ms))
@@ -219,3 +245,4 @@ async def _join(parts: PushParts, listener: Listener, nursery: trio.Nursery) -> 
     nursery.start_soon(core.rebalance.run, await core.rebalance.divide())
     for task in (core.changes.run, core.persist_loop, pool.watch, *parts.tasks):
         nursery.start_soon(task)
+    nursery.start_soon(report_statistics, core)

@@ -83,6 +83,7 @@ class StagedSender:
             if self._is_closed():
                 raise ClientClosed("staged producer")
             client = self._client
+            (message,) = self._options.outbound((message,))
             outgoing = prepare(message, self._options, client.unique_keys, client.clock_ms())
             queue = await self._queue_of(message)
             if self._number and self._begins_stage():

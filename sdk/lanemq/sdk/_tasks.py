@@ -2,12 +2,18 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import trio
 
+from ._errors import LanemqError
+
 T = TypeVar("T")
+
+AT_ONCE: Final = 32
+"""Questions that are asked side by side."""
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
@@ -77,3 +83,29 @@ async def gather(asked: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
     if errors:
         raise errors[0]
     return [results[number] for number in range(len(asked))]
+
+
+async def first_of(*waits: Callable[[], Awaitable[object]]) -> None:
+    """Await all at once; return when the first has returned."""
+    async with trio.open_nursery() as nursery:
+
+        async def one(wait: Callable[[], Awaitable[object]]) -> None:
+            await wait()
+            nursery.cancel_scope.cancel()
+
+        for wait in waits:
+            nursery.start_soon(one, wait)
+
+
+async def settle(asked: Sequence[Callable[[], Awaitable[T]]]) -> list[T | LanemqError]:
+    """Await all, up to ``AT_ONCE`` at once; return the results or errors of each, in order."""
+    at_once = trio.CapacityLimiter(AT_ONCE)
+
+    async def one(ask: Callable[[], Awaitable[T]]) -> T | LanemqError:
+        async with at_once:
+            try:
+                return await ask()
+            except LanemqError as error:
+                return error
+
+    return await gather([partial(one, ask) for ask in asked])

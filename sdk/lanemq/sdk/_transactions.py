@@ -7,7 +7,6 @@ checkTransactionState.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -33,6 +32,8 @@ from .net._remoting import dial_tcp
 from .observe._log import get_logger
 from .opening._mistakes import check_awaitable
 from .opening._settings import ProducerSettings, with_settings
+from .opening._unopened import opener
+from .opening._url import connect
 from .producer._opening import full_names, opened
 from .producer._tracer import Tracer
 
@@ -216,9 +217,9 @@ def _checked(state: object) -> TransactionState:
     return TransactionState.UNKNOWN
 
 
-@asynccontextmanager
+@opener
 async def open_transaction_producer(
-    group: str,
+    group: str | None = None,
     *,
     check: Check,
     name_servers: NameServersLike = None,
@@ -240,7 +241,8 @@ async def open_transaction_producer(
     tried again. Other arguments are those of `open_producer`.
     """
     check_awaitable(check, "check")
-    options = with_settings(ProducerOptions, options, settings)
+    group, name_servers, found = connect(group, name_servers, settings, ProducerOptions)
+    options = with_settings(ProducerOptions, options, found)
     names = full_names(topics, options)
     make = partial(TransactionProducer, check=check)
     async with opened(make, group, name_servers, options, dial, clock_ms) as producer:

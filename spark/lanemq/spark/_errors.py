@@ -2,8 +2,10 @@
 
 from typing import final
 
+from lanemq.wire import ShownError
 
-class SourceError(Exception):
+
+class SourceError(ShownError):
     """A read or write cannot go on."""
 
 

@@ -3,12 +3,28 @@
 Spark hands them over with names in lower case.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 from ._errors import OptionInvalid
 
+DURATION: Final = re.compile(r"([0-9]{1,9})\s*(ms|s|m|h|d)?")
+UNITS_S: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 TRUE_OR_FALSE: Final = ("true", "false")
+PUSH_FILTERS: Final = "pushFilters"
+"""The option of a DataFrame that takes Spark's filters into its scan.
+
+Spark keeps what a source planned for the last scan of a DataFrame, and takes it for every other
+scan of it. Filters of one place of a query would count in another: no DataFrame takes them unless
+it says so.
+"""
+SPARKS_OWN: Final = frozenset(
+    {"collation", "comment", "external", "is_managed_location", "location", "owner", "provider"}
+)
+"""Properties of a table that Spark's catalogs give a source together with its options."""
+SPARKS_PREFIX: Final = "option."
+"""The prefix under which Spark's catalogs keep a table's options, which they give as well."""
 
 
 class Option(NamedTuple):
@@ -24,13 +40,28 @@ class Option(NamedTuple):
 class Options:
     """The options given to a source of the name ``source``."""
 
-    def __init__(self, source: str, declared: Sequence[Option], given: Mapping[str, str]) -> None:
-        """Take the options given. Raises ``OptionInvalid``."""
+    def __init__(
+        self,
+        source: str,
+        declared: Sequence[Option],
+        given: Mapping[str, str],
+        *,
+        others: Sequence[Option] = (),
+    ) -> None:
+        """Take the options given.
+
+        ``others`` are passed over: a table that is read and written has the options of both
+        directions. Raises ``OptionInvalid``.
+        """
         self._source = source
         self._declared = {option.name.lower(): option for option in declared}
         self._given = {name.lower(): value for name, value in given.items()}
+        passed_over = SPARKS_OWN | {option.name.lower() for option in others}
         for name in given:
-            if name.lower() not in self._declared:
+            folded = name.lower()
+            if folded in passed_over or folded.startswith(SPARKS_PREFIX):
+                continue
+            if folded not in self._declared:
                 known = ", ".join(sorted(option.name for option in declared))
                 raise OptionInvalid(f"{source} has no option {name!r}; its options are {known}")
         for option in declared:
@@ -51,6 +82,10 @@ class Options:
     def get(self, name: str) -> str | None:
         """Return the value of an option, or its default."""
         return self._given.get(name.lower(), self._declared[name.lower()].default)
+
+    def is_given(self, name: str) -> bool:
+        """Return whether an option was given, with more than nothing as its value."""
+        return bool(self._given.get(name.lower()))
 
     def text(self, name: str) -> str:
         """Return the value of an option that must be there."""
@@ -80,6 +115,14 @@ class Options:
         if number < least:
             raise self.wrong(name, f"it takes a whole number of {least} or more")
         return number
+
+    def duration_s(self, name: str) -> float:
+        """Return an option's time in seconds: a number with ``ms``, ``s``, ``m``, ``h`` or ``d``,
+        and without a unit of milliseconds."""
+        match = DURATION.fullmatch(self.text(name).strip().lower())
+        if match is None:
+            raise self.wrong(name, "it takes a time as 500ms, 30s, 15m, 2h or 1d")
+        return float(match[1]) * UNITS_S[match[2] or "ms"]
 
     def listed(self, name: str) -> list[str]:
         """Return what an option lists with commas between; none where it is not given."""

@@ -1,8 +1,14 @@
-"""Paths of directories and files, and URIs with a query, which holds options of a file system."""
+"""Paths of directories and files, URIs with a query, which holds options of a file system, and
+addresses of tables."""
 
+import os
 from typing import Final
 
 SCHEME: Final = "://"
+DELTA: Final = "delta:"
+"""Before the path or URI of a table of Delta Lake."""
+ICEBERG: Final = "iceberg://"
+"""Before the name of a catalog, and of a table of Iceberg there."""
 
 
 def below(root: str, name: str) -> str:
@@ -19,3 +25,15 @@ def shown(uri: str) -> str:
     rest = rest.partition("?")[0]
     host, slash, path = rest.partition("/")
     return f"{scheme}{SCHEME}{host.rpartition('@')[2]}{slash}{path}"
+
+
+def absolute(place: str) -> str:
+    """Return a path as every process finds it; a URI is returned as it is."""
+    form = DELTA if place.startswith(DELTA) else ""
+    path = place.removeprefix(form)
+    return place if path.startswith("file:") or SCHEME in path else form + os.path.abspath(path)
+
+
+def is_table(place: str) -> bool:
+    """Return whether a place is named as a table, and so is nothing else."""
+    return place.startswith((DELTA, ICEBERG))

@@ -3,7 +3,7 @@
 Byte for byte what Apache RocketMQ 4.9 and 5.3 read and write.
 """
 
-from ._clock import system_clock_ms
+from ._clock import system_clock_ms, wait_towards
 from ._config import FlushMode, KvEngine, Stage, StoreConfig, StoreType, parse_delay_levels
 from ._errors import (
     ConfigInvalid,
@@ -22,7 +22,7 @@ from ._statistics import RocksProgress, StoreStatistics
 from ._store import Store
 from ._tables import ConfigTables, DelayOffsetTable, GroupTable, OffsetTable, TopicTable
 from .disk._files import Entry, File, Files, Lock, Usage
-from .disk._replacement import replace_file
+from .index._keys import KEYS_MAX as INDEXED_KEYS_MAX
 from .kv._kv import KvStates
 from .messages._messages import (
     Boundary,
@@ -34,6 +34,8 @@ from .messages._messages import (
     PutBatch,
     QueryResult,
 )
+from .messages._reader import ReadLimits
+from .queues._queue_positions import LIGHT_QUEUES_MAX, light_queues
 from .queues.rocks._diff_report import DiffReport, QueueDiff
 from .tables._document import Document
 from .tasks._supervisor import Supervisor
@@ -41,6 +43,8 @@ from .timer._shape import Taken
 from .timer._timers import Timers
 
 __all__ = [
+    "INDEXED_KEYS_MAX",
+    "LIGHT_QUEUES_MAX",
     "Boundary",
     "ConfigInvalid",
     "ConfigTables",
@@ -65,6 +69,7 @@ __all__ = [
     "PutBatch",
     "QueryResult",
     "QueueDiff",
+    "ReadLimits",
     "RocksProgress",
     "Stage",
     "StartRefused",
@@ -84,8 +89,9 @@ __all__ = [
     "Unit",
     "Usage",
     "disk_problem",
+    "light_queues",
     "open_store",
     "parse_delay_levels",
-    "replace_file",
     "system_clock_ms",
+    "wait_towards",
 ]

@@ -4,7 +4,7 @@ import enum
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 from ._errors import ConfigInvalid
 
@@ -24,6 +24,18 @@ class FlushMode(enum.Enum):
     """Synced soon after: a kill of the process loses nothing, a loss of power up to ten seconds."""
     SYNC = "SYNC_FLUSH"
     """Synced before the answer; one fsync serves all who wait for it."""
+
+
+RUN_TIME_FIELDS: Final = (
+    "file_reserved_hours",
+    "delete_when",
+    "delete_pause_s",
+    "clean_forcibly",
+    "disk_max_used_ratio",
+    "disk_clean_forcibly_ratio",
+    "disk_full_ratio",
+)
+"""Settings that an open store takes over."""
 
 
 @final
@@ -161,12 +173,16 @@ class StoreConfig:
     kv_memory_max_bytes: int = 256 << 20
     """Bytes of memory beyond which writes are refused, with ``KvEngine.MEMORY``
     [kvMemoryMaxBytes]."""
+    kv_history_revisions: int = 0
+    """Latest revisions of a partition whose history is kept; 0 is any [kvHistoryRevisions]."""
+    kv_history_seconds: int = 0
+    """Age up to which the history of a partition is kept; 0 is any [kvHistorySeconds]."""
     timers_enabled: bool = True
     """Keep an index of timers [timerWheelEnable]."""
     timer_log_file_bytes: int = 100 << 20
     """Size of every file of the timer log [mappedFileSizeTimerLog]."""
     timer_roll_slots: int = 2 * 86_400
-    """Seconds after which a message with a timer is stored anew [timerRollWindowSlot]."""
+    """Seconds after which a message with a timer is stored again [timerRollWindowSlot]."""
     timer_flush_interval_s: float = 1.0
     """Time between two syncs of the index of timers [timerFlushIntervalMs]."""
     multi_dispatch: bool = False
@@ -264,6 +280,14 @@ class StoreConfig:
             if not 0 <= hour <= 23:
                 raise ConfigInvalid(f"deleteWhen is {self.delete_when!r}: hours are 0 to 23")
         parse_delay_levels(self.delay_levels)
+
+    def adopt(self, other: "StoreConfig") -> None:
+        """Take over the settings of ``other`` that hold for an open store: those of cleaning.
+
+        All parts of a store have this one object, and look at it whenever they clean.
+        """
+        for name in RUN_TIME_FIELDS:
+            object.__setattr__(self, name, getattr(other, name))
 
     @property
     def delete_hours(self) -> tuple[int, ...]:

@@ -15,8 +15,12 @@ import os
 from pathlib import Path
 from typing import Final, final
 
+from lanemq.wire import ShownError
 
-class StoreError(Exception):
+QUEUES_DIRECTORY: Final = "consumequeue"
+
+
+class StoreError(ShownError):
     """Base of all of them; never raised itself."""
 
 
@@ -45,8 +49,19 @@ class StoreCorrupted(StoreError):  # noqa: N818 - a state of the store
 class RocksFault(OSError):  # noqa: N818 - may be a full disk as well
     """An error of RocksDB, for which its binding has no class of its own.
 
-    ``filename`` is the directory of the database, and ``strerror`` names its files there.
+    ``filename`` is the directory of the database, and ``strerror`` names its files there, without
+    the directory: peers are told ``strerror``.
     """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        path = Path(self.filename) if self.filename else None
+        if path is None or path.name != QUEUES_DIRECTORY or "Corruption" not in str(self.strerror):
+            return text
+        return (
+            f"{text}: its messages are in the log: stop the broker and run `lanemq store repair "
+            f"{path.parent}`, which moves the files of this database aside, and makes it again"
+        )
 
 
 @final

@@ -60,8 +60,17 @@ EXT_ADDRESS_MAX: Final = -2147483649
 
 
 class Unit(NamedTuple):
-    """A unit of a consume queue: a message's place in the log, and the hash of its tags."""
+    """A unit of a consume queue: a message's place in the log, and the hash of its tags.
+
+    One that stands for a message that is gone names the beginning of the log, and a size that no
+    record has: what is read at its position is another's (``has``).
+    """
 
     log_position: int
     size_bytes: int
     tags_code: int
+
+    def has(self, record: bytes | None) -> bool:
+        """Return whether a record, which was read at the unit's position, is that of its
+        message."""
+        return record is not None and len(record) == self.size_bytes

@@ -1,13 +1,14 @@
 """Opening and closing a store."""
 
-import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
+
+from lanemq.local import get_logger
 
 from ._clock import system_clock_ms
 from ._config import StoreConfig
@@ -32,7 +33,9 @@ from .log._segments import is_segment_name
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
     from .queues.rocks._queue_rows import QueueRows
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
+KV_START_S: Final = 3.0
+"""Seconds that a start waits for the redo of keys; those that take longer open later."""
 
 
 def move_aside_without_log(config: StoreConfig, *, files: Files, now_ms: int) -> None:
@@ -57,7 +60,7 @@ def move_aside_without_log(config: StoreConfig, *, files: Files, now_ms: int) ->
 
 
 def open_rows(config: StoreConfig, *, now_ms: int) -> "QueueRows":
-    """Open the RocksDB of the queues; one that cannot be opened is moved aside and made anew.
+    """Open the RocksDB of the queues; one that cannot be opened is moved aside and made again.
 
     Raises ``StoreLocked``, ``StoreCorrupted``, ``OSError``, and ``ConfigInvalid`` where the
     package for RocksDB is not installed.
@@ -115,7 +118,8 @@ async def _started(
             parts.load(clean=clean)
             await parts.housekeeping.keep_recovery()
             if parts.kv is not None:
-                await parts.kv.catch_up()
+                with trio.move_on_after(KV_START_S):
+                    await parts.kv.catch_up_at_start()
             undo.pop_all()
         if clean:
             remove_backups(files, root)
@@ -137,7 +141,7 @@ def _explained(root: Path) -> Iterator[None]:
             raise StoreCorrupted(
                 rows,
                 f"{error.strerror}. `lanemq store repair {root}` moves the files of this database"
-                " aside, and makes it anew from the log",
+                " aside, and makes it again from the log",
             ) from error
         if error.filename is not None and not is_full(error):
             raise

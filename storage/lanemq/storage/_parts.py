@@ -1,9 +1,9 @@
 """The parts of a store, and their connections."""
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, final
 
+from lanemq.local import get_logger
 from lanemq.wire import SystemTopic
 from lanemq.wire.logical import LOGICAL_QUEUES_MAP_MEMBER
 
@@ -12,7 +12,7 @@ from ._statistics import Counters
 from ._store_parts import StoreParts
 from ._tables import ConfigTables
 from .checkpoint._checkpoint import Checkpoint
-from .checkpoint._watermarks import Progress, WatermarkFile
+from .checkpoint._watermarks import OpenWatermarks, WatermarkFile
 from .derive._units import Derivation
 from .disk._files import Files
 from .index._index import Index
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # the binding comes with the server, and is needed only where
     from .queues.rocks._queue_rows import QueueRows
     from .queues.rocks._writer import RocksIndex
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 
 @final
@@ -74,7 +74,7 @@ class Parts:
             files, root / "consumequeue", file_bytes=config.consume_queue_file_bytes
         )
         self.index = self._new_index(clock_ms) if config.index_enabled else None
-        self.progress = Progress(WatermarkFile(files, root), config.stage)
+        self.progress = OpenWatermarks(WatermarkFile(files, root), config.stage)
         self._tags = TagsCodes(parse_delay_levels(config.delay_levels))
         self._derivation = self._new_derivation()
         self._known_by_files = KnownByFiles(self.file_queues)
@@ -97,7 +97,6 @@ class Parts:
         self.reader = Reader(
             log=self.log,
             queues=self.queues,
-            index=self.index,
             counters=self.counters,
             cold_bytes=int(config.memory_bytes * config.cold_memory_ratio),
             damage=self.damage,
@@ -174,7 +173,7 @@ class Parts:
         return kv
 
     def _new_timers(self, clock_ms: Callable[[], int]) -> Timers:
-        # The log keeps a message longer than it waits for its time, or to be stored anew.
+        # The log keeps a message longer than it waits for its time, or to be stored again.
         reserved_s = int(self.config.file_reserved_hours * 3600)
         roll_slots = max(2, min(self.config.timer_roll_slots, reserved_s * 2 // 3))
         shape = TimerShape(log_file_bytes=self.config.timer_log_file_bytes, roll_slots=roll_slots)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, final
 
-from lanemq.wire.message import StoredMessage
+from lanemq.wire.message import StoredMessage, decode_message
 
 from ._config import FlushMode
 from ._errors import StoreUnwritable
@@ -12,7 +12,8 @@ from ._parts import Parts
 from ._statistics import RocksProgress, StoreStatistics
 from .messages._dispatcher import Arrival
 from .messages._messages import Boundary, Got, NewBatch, NewMessage, Put, PutBatch, QueryResult
-from .messages._reader import WARM_BYTES_MAX
+from .messages._reader import READ_LIMITS, ReadLimits
+from .messages._search import KeySearch
 from .messages._times import StoreTimes
 from .queues._queues import check_names
 from .queues.rocks._check import RocksCheck
@@ -48,6 +49,7 @@ class Store:
         # Looked up for every message.
         self._log, self._queues = parts.log, parts.queues
         self._appender, self._reader = parts.appender, parts.reader
+        self.search = KeySearch(parts.index, parts.reader)
         self._dispatcher = parts.appender.dispatcher
         self._times = StoreTimes(log=parts.log, queues=parts.queues)
         self._flusher, self._retention = parts.flusher, parts.retention
@@ -145,7 +147,7 @@ class Store:
         queue_offset: int,
         *,
         max_count: int,
-        max_bytes: int = WARM_BYTES_MAX,
+        limits: ReadLimits = READ_LIMITS,
         tag_codes: frozenset[int] | None = None,
         matches: Callable[[bytes], bool | None] | None = None,
     ) -> Got:
@@ -154,44 +156,44 @@ class Store:
         ``matches`` judges the records of those and so decides which of them are given;
         None ends the read at one that is not.
 
-        Stops at ``max_count``, at 32 messages or ``max_bytes`` (8 and 64 KiB where it is cold),
-        and after 800 messages without a match; the first message is given whatever its size.
+        Stops at ``max_count``, at the ``limits`` (by default 32 messages or 256 KiB, 8 and 64 KiB
+        where it is cold), and after 800 messages without a match; the first is always given.
         """
         return self._reader.get(
             topic,
             queue_id,
             queue_offset,
             max_count=max_count,
-            max_bytes=max_bytes,
+            limits=limits,
             tag_codes=tag_codes,
             matches=matches,
         )
 
-    def record_at(self, log_position: int) -> bytes | None:
-        """Return the record that begins there; None where none does, or its body is damaged."""
-        return self._reader.record_at(log_position)
+    def record_at(self, log_position: int, *, queued: bool = False) -> bytes | None:
+        """Return the record that begins there; None where none does, or its body is damaged. With
+        ``queued``, for a position that a client names, None unless its queue has it there."""
+        is_asked = queued and not self._dispatcher.awaits(log_position)
+        return self._reader.record_at(log_position, queued=is_asked)
 
     def read_log(self, log_position: int, size_bytes: int) -> bytes | None:
-        """Read bytes of the log, such as a part of a record; None where it does not have all of
-        them."""
+        """Read bytes of the log, such as a part of a record; None unless it has all of them."""
         return self._log.read(log_position, size_bytes)
 
     def why_damaged(self, log_position: int) -> str:
         """Return the fault of the message that begins there, for people; empty without one."""
         return self._reader.why_damaged(log_position)
 
-    def message_at(self, log_position: int) -> StoredMessage | None:
+    def message_at(self, log_position: int, *, queued: bool = False) -> StoredMessage | None:
         """Return the decoded ``record_at`` a position."""
-        return self._reader.message_at(log_position)
+        record = self.record_at(log_position, queued=queued)
+        return decode_message(record) if record is not None else None
 
     def units(self, topic: str, queue_id: int, start: int, count: int) -> list[Unit]:
-        """Return up to ``count`` units of a queue from offset ``start`` on; none below its
-        minimum."""
+        """Return up to ``count`` units of a queue from ``start`` on; none below its minimum."""
         return self._reader.units(topic, queue_id, start, count)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Return the offset of the first message, and behind the last; zeros for an unknown
-        queue."""
+        """Return the offsets of the first message and behind the last; zeros for no queue."""
         return self._reader.bounds(topic, queue_id)
 
     def store_time_ms(self, topic: str, queue_id: int, queue_offset: int) -> int:
@@ -218,9 +220,9 @@ class Store:
     ) -> QueryResult:
         """Find the messages of a topic with this key or unique key, stored in a span of time.
 
-        At most 64, newest first. Sees all that is committed.
+        At most 64, newest first. Sees all that is committed. See ``search`` for large stores.
         """
-        return self._reader.query(topic, key, max_count=max_count, begin_ms=begin_ms, end_ms=end_ms)
+        return self.search.whole(topic, key, max_count, begin_ms, end_ms)
 
     def is_cold(self, log_position: int) -> bool:
         """Return whether a position is so far behind the log's end that it is hardly in memory."""

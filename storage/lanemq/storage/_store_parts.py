@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from .checkpoint._checkpoint import Checkpoint
-from .checkpoint._watermarks import Progress
+from .checkpoint._watermarks import OpenWatermarks
 from .disk._files import Files
 from .index._index import Index
 from .log._commit_log import CommitLog
@@ -31,5 +31,5 @@ class StoreParts:
     index: Index | None
     """The key index; None where it is switched off."""
     checkpoint: Checkpoint
-    progress: Progress
+    progress: OpenWatermarks
     """The watermarks of the indexes."""

@@ -14,6 +14,7 @@ from .tables._config_tables import GROUP_MEMBER, TOPIC_MEMBER, GroupTable, Topic
 from .tables._document import Document
 from .tables._offset_tables import OFFSET_MEMBER, DelayOffsetTable, OffsetTable
 from .tables._table import Backend, JsonBackend, Table
+from .tables._wanted import WantedWrites
 
 if TYPE_CHECKING:  # a store without RocksDB does without its library
     from .tables.rocks._backend import RocksBackend
@@ -53,8 +54,9 @@ class ConfigTables:
             return JsonBackend(Document(files, directory / name), member)
 
         self._config = config
+        self._wanted: dict[Table, WantedWrites] = {}
         self.is_wanted = False
-        """True if changed topics or groups are wanted on the disk."""
+        """True if ``want`` was called since the last ``write_wanted``."""
         self._rocks = _rocks_backends(config, files, clock_ms)
         kept = self._rocks.get
         self.topics = TopicTable(kept("topics") or json("topics.json", TOPIC_MEMBER), clock_ms)
@@ -83,20 +85,31 @@ class ConfigTables:
         for table in self.all:
             table.load(after_crash=after_crash)
 
-    def want(self) -> None:
-        """Ask ``write_wanted`` to write changed topics and groups."""
+    def want(self, table: TopicTable | GroupTable, name: str) -> None:
+        """Ask ``write_wanted`` to write the changes of topics, or of groups, ``name``'s among
+        them."""
+        wanted = self._wanted.get(table)
+        if wanted is None:
+            wanted = self._wanted[table] = WantedWrites(table)
+        wanted.add(name)
         self.is_wanted = True
 
-    def write_wanted(self) -> None:
-        """Write topics and groups if that is wanted, with all changes since then at once.
+    def is_unwritten(self, table: TopicTable | GroupTable, name: str) -> bool:
+        """Return whether a change was wanted that ``write_wanted`` has not written yet.
 
-        Raises ``OSError``; the changes are kept, and written later.
+        Who builds on it wants it again, and is answered once it is written.
         """
-        if self.is_wanted:
-            self.is_wanted = False
-            for table in (self.topics, self.groups):
-                if table.backend.at_once:
-                    table.persist()
+        return name in self._wanted.get(table, ())
+
+    async def write_wanted(self) -> None:
+        """Return when all that is wanted by now is written: beside the loop, once for all who
+        wait.
+
+        Raises ``OSError``; the changes are kept, written later, and wanted until then.
+        """
+        self.is_wanted = False
+        for wanted in list(self._wanted.values()):
+            await wanted.write()
 
     def persist(self) -> None:
         """Write the changes. Raises ``OSError``."""

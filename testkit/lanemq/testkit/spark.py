@@ -40,6 +40,12 @@ def require_java() -> None:
         missing("a JDK of version 17 needed: no java on PATH")
 
 
+def lake(folder: Path) -> dict[str, str]:
+    """Return the environment in which ``lake`` is a catalog of Iceberg, whose tables are there."""
+    own = {"TYPE": "sql", "URI": f"sqlite:///{folder}/catalog.db", "WAREHOUSE": folder.as_uri()}
+    return {f"PYICEBERG_CATALOG__LAKE__{name}": value for name, value in own.items()}
+
+
 def kill_session(leader: subprocess.Popen[bytes]) -> None:
     """Kill a process and all of its session; return when none of them runs any more.
 

@@ -187,6 +187,10 @@ class RequestCode(IntEnum):
     KV_WATCH = 310425  # lanemq's own
     KV_STATUS = 310426  # lanemq's own
     KV_STATE = 310427  # lanemq's own: a partition that moves, for the broker that it moves to
+    KV_RANGE = 310428  # lanemq's own
+    KV_FOLLOW = 310429  # lanemq's own
+    KV_LEASES = 310430  # lanemq's own
+    PROXY_STATUS = 310431  # lanemq's own: of a proxy in front of a cluster, at its port for routes
 
 
 @final
@@ -264,6 +268,7 @@ class ResponseCode(IntEnum):
     KV_STATE_LOST = 310423  # lanemq's own
     KV_WRITE_FORGOTTEN = 310424  # lanemq's own: too old to tell whether it was done
     KV_MOVED = 310425  # lanemq's own: the key's partition is at another broker
+    KV_LEASE_NOT_EXIST = 310426  # lanemq's own
 
 
 @final

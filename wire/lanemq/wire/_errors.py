@@ -6,10 +6,25 @@ ProtocolError
 Refused                    a handler says no: the peer gets a response code and a remark
 """
 
-from typing import final
+from typing import Final, final
+
+from ._shown import show_text
+
+ERROR_MAX: Final = 4000
+"""Characters of the text of an error."""
 
 
-class ProtocolError(Exception):
+class ShownError(Exception):
+    """An error whose text may hold what a peer chose: it is shown escaped and cut, in one line.
+
+    The attributes and ``args`` keep it as it came.
+    """
+
+    def __str__(self) -> str:
+        return show_text(super().__str__(), ERROR_MAX)
+
+
+class ProtocolError(ShownError):
     """Base of the errors of both sides; never raised itself."""
 
 
@@ -45,4 +60,4 @@ class Refused(Exception):  # noqa: N818 - an answer, not an accident
         self.body = body
 
     def __str__(self) -> str:
-        return f"response code {self.code}: {self.remark}"
+        return show_text(f"response code {self.code}: {self.remark}", ERROR_MAX)

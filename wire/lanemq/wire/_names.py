@@ -12,6 +12,12 @@ REPLY_POSTFIX: Final = "REPLY_TOPIC"
 LMQ_PREFIX: Final = "%LMQ%"
 KV_PREFIX: Final = "%KV%"
 """lanemq's own: prefix of the topics whose queues are the logs of namespaces of keys."""
+PROGRESS_PREFIX: Final = "%LQ%"
+"""lanemq's own: prefix of the names under which groups' progress in logical queues is kept."""
+STAGE_PREFIX: Final = "%STAGE%"
+"""lanemq's own: prefix of shadow groups, whose offsets are groups' stage records."""
+BROKER_STAGE_PREFIX: Final = "%BROKER_STAGE%"
+"""The prefix where a broker keeps the stages, for clients that know nothing of them."""
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 
@@ -27,6 +33,10 @@ MAX_GROUP_CHARACTERS: Final = 255
 TOPIC_QUEUES_MAX: Final = 2048
 """Most queues of one topic at one broker of lanemq, since requests about a topic look at each of
 them."""
+ROUTE_QUEUES_MAX: Final = 1 << 16
+"""Most queues of one topic, at all brokers together, that a client or a name server looks at."""
+VIRTUAL_BROKERS_MAX: Final = 64
+"""Most brokers at which older clients see the logical queues of a topic."""
 LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
@@ -88,6 +98,23 @@ CLOSED_TOPICS: Final = frozenset(
         SystemTopic.UNDELIVERED,
     }
 )
+WAITING_TOPICS: Final = frozenset(
+    {
+        SystemTopic.SCHEDULE,
+        SystemTopic.TIMER,
+        SystemTopic.TRANSACTION_HALF,
+        SystemTopic.TRANSACTION_OP_HALF,
+        SystemTopic.TRANSACTION_CHECK_MAX_TIME,
+        SystemTopic.UNDELIVERED,
+    }
+)
+"""Topics of a broker's own with messages of all others: they wait there, or were put aside."""
+_OFFSETS_ONLY: Final = re.compile(
+    f"{PROGRESS_PREFIX}|(?:{RETRY_PREFIX}|{DLQ_PREFIX})+(?:{STAGE_PREFIX}|{BROKER_STAGE_PREFIX})"
+)
+INNER_PRODUCER_PREFIXES: Final = (SystemGroup.CLIENT_INNER_PRODUCER, "_INNER_TRACE_PRODUCER")
+"""Begins of the names of producer groups that clients make for themselves: for what consumers send
+back, and for traces."""
 
 
 def retry_topic(group: str) -> str:
@@ -112,13 +139,27 @@ def group_of_retry_topic(topic: str) -> str | None:
 
 def is_system_topic(topic: str) -> bool:
     """Return True for a topic that belongs to the brokers and not to users."""
-    return topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_TOPIC_PREFIX, KV_PREFIX))
+    return (
+        topic in SYSTEM_TOPICS
+        or topic.startswith((SYSTEM_TOPIC_PREFIX, KV_PREFIX))
+        or has_only_offsets(topic)
+    )
 
 
 def is_closed_topic(topic: str) -> bool:
     """Return True for a topic closed to clients' sends: its records have a meaning to the
-    broker."""
-    return topic in CLOSED_TOPICS or topic.startswith(KV_PREFIX)
+    broker, or it is none (``has_only_offsets``)."""
+    return topic in CLOSED_TOPICS or topic.startswith(KV_PREFIX) or has_only_offsets(topic)
+
+
+def has_only_offsets(topic: str) -> bool:
+    """Return True for a name under which brokers keep offsets and nothing else: no topic has it.
+
+    It is that of progress in a logical queue, or would be the retry or dead-letter topic of a
+    shadow group, however deep: rights to a group hold for its retry topic's group, too. Offsets
+    under it belong to another topic or group, and so do the rights to them.
+    """
+    return topic.startswith("%") and _OFFSETS_ONLY.match(topic) is not None
 
 
 def is_system_group(group: str) -> bool:
@@ -144,3 +185,12 @@ def _problem(kind: str, name: str, max_characters: int) -> str | None:
     if not LEGAL_NAME.fullmatch(name):
         return f"the {kind} name {name!r} has characters other than letters, digits, % | _ and -"
     return None
+
+
+def queue_ids(count: int) -> range:
+    """Return the ids of as many queues as a peer says that a topic has at a broker.
+
+    They are ``TOPIC_QUEUES_MAX`` at most, for a list of them must not be as long as any number that
+    a peer may write.
+    """
+    return range(min(count, TOPIC_QUEUES_MAX))

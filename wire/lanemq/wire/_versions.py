@@ -24,6 +24,7 @@ class Version(IntEnum):
     V4_9_7 = 407
     V4_9_8 = 409
     V5_0_0 = 413
+    V5_2_0 = 453  # from here a client takes GO_AWAY
     V5_3_3 = 479
 
 

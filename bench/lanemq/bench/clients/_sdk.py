@@ -28,14 +28,17 @@ from lanemq.compat import (
 )
 
 from .._broker import APACHE_VERSION, CLIENT, Plan, client_command
-from .._results import SdkBench, median_ratios, this_machine
+from .._results import SdkBench, median_ratios, processor_s, this_machine
 from ._staged import bench_staged
 
 OURS = "lanemq"
+BLOCKING, AIO = "lanemq-blocking", "lanemq-aio"
+FACES = (OURS, BLOCKING, AIO)
 JAVA = "java-4.9.7"
 PYROCKETMQ = "pyrocketmq-0.3.4"
 PYROCKETMQ_PARTS = ("pyrocketmq==0.3.4", "JPype1==1.7.1")
 SDK_CLIENT = [sys.executable, "-m", "lanemq.bench.clients._sdk_client"]
+FACES_CLIENT = [sys.executable, "-m", "lanemq.bench.clients._faces_client"]
 MEASURES = ("send_1", "send_16", "send_64", "consume")
 STORED = 100_000
 """Messages that each consumer reads."""
@@ -44,6 +47,8 @@ PATIENT = {"waitTimeMillsInSendQueue": "10000", "osPageCacheBusyTimeOutMills": "
 """Broker settings for few processors, where a send may wait for longer than the default allows."""
 
 Say = Callable[[str], None]
+Samples = dict[str, dict[str, list[float]]]
+"""Client -> measure -> one figure per round."""
 
 
 @dataclass(slots=True)
@@ -67,7 +72,7 @@ async def bench_sdk(plan: Plan, say: Say) -> SdkBench:
         async with running(cluster, graceful=False), _open_clients(folder) as clients:
             for client, reason in clients.missing.items():
                 say(f"{client}: {reason}")
-            samples = await _measure(plan, say, cluster, clients.drivers)
+            samples, spent = await _measure(plan, say, cluster, clients.drivers)
             staged = await bench_staged(
                 plan.rounds,
                 say,
@@ -85,6 +90,10 @@ async def bench_sdk(plan: Plan, say: Say) -> SdkBench:
             for client in samples
             if client != OURS
         },
+        processor_us=spent,
+        processor_ratios={
+            face: median_ratios(spent, ours=JAVA, theirs=face) for face in FACES if face in spent
+        },
         missing=clients.missing,
         staged=staged,
     )
@@ -92,7 +101,12 @@ async def bench_sdk(plan: Plan, say: Say) -> SdkBench:
 
 @asynccontextmanager
 async def _open_clients(folder: Path) -> AsyncIterator[_Clients]:
-    commands = {OURS: SDK_CLIENT, JAVA: await trio.to_thread.run_sync(client_command)}
+    commands = {
+        OURS: SDK_CLIENT,
+        BLOCKING: [*FACES_CLIENT, "blocking"],
+        AIO: [*FACES_CLIENT, "aio"],
+        JAVA: await trio.to_thread.run_sync(client_command),
+    }
     missing = {}
     try:
         commands[PYROCKETMQ] = await trio.to_thread.run_sync(_pyrocketmq, folder)
@@ -123,7 +137,8 @@ def _pyrocketmq(folder: Path) -> list[str]:
 
 async def _measure(
     plan: Plan, say: Say, cluster: Cluster, drivers: dict[str, Driver]
-) -> dict[str, dict[str, list[float]]]:
+) -> tuple[Samples, Samples]:
+    """Return the rates, and what each client's process spent on a message."""
     for topic in (SEND_TOPIC, CONSUME_TOPIC):
         await cluster.control.create_topic(topic)
     say(f"storing {STORED} messages")
@@ -131,28 +146,32 @@ async def _measure(
     await drivers[JAVA].call("fill", **fill)
     for client, driver in drivers.items():
         for measure in MEASURES:
-            rate = await _rate(driver, cluster, measure, plan.warm_up_s, f"{client}-warm-up")
+            rate, _ = await _rate(driver, cluster, measure, plan.warm_up_s, f"{client}-warm-up")
             say(f"{client}: {measure} warming up, {rate:,.0f} messages/s")
-    samples: dict[str, dict[str, list[float]]] = {
-        client: {measure: [] for measure in MEASURES} for client in drivers
-    }
+    samples, spent = (
+        Samples({client: {measure: [] for measure in MEASURES} for client in drivers})
+        for _ in range(2)
+    )
     for number in range(plan.rounds):
         for measure in MEASURES:
             order = list(drivers)
             turn = number % len(order)
             for client in order[turn:] + order[:turn]:
                 label = f"{client}-round-{number}"
-                rate = await _rate(drivers[client], cluster, measure, plan.seconds, label)
+                rate, us = await _rate(drivers[client], cluster, measure, plan.seconds, label)
                 samples[client][measure].append(rate)
-                say(f"round {number + 1}: {client}: {measure} {rate:,.0f} messages/s")
-    return samples
+                spent[client][measure].append(us)
+                say(f"round {number + 1}: {client}: {measure} {rate:,.0f} messages/s, {us:.1f} us")
+    return samples, spent
 
 
 async def _rate(
     driver: Driver, cluster: Cluster, measure: str, seconds: float, label: str
-) -> float:
-    """Take one measurement and return its rate in messages per second."""
+) -> tuple[float, float]:
+    """Take one measurement and return its rate in messages per second, and what the client's
+    process spent on a message, in microseconds."""
     common = {"name_server": cluster.name_server}
+    begun_s = processor_s(driver.pid)
     try:
         if measure == "consume":
             group = f"bench-{label}".replace(".", "_")
@@ -167,4 +186,5 @@ async def _rate(
     except CompatError as error:
         error.add_note(f"measuring {measure}, {label}")
         raise
-    return round(float(answer["messages"]) / float(answer["seconds"]), 1)
+    messages, spent_s = float(answer["messages"]), processor_s(driver.pid) - begun_s
+    return round(messages / float(answer["seconds"]), 1), round(spent_s * 1e6 / messages, 2)

@@ -8,7 +8,7 @@ import struct
 import sys
 import time
 from array import array
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -199,20 +199,25 @@ async def load(
     return measured(sum(map(len, stored)), begun_s, ended_s) | {"failed": failed}
 
 
-COMMANDS: dict[str, Callable[..., Awaitable[Measured]]] = {
-    "send": send,
-    "consume": consume,
-    "stages": stages,
-    "load": load,
+Command = Callable[..., Measured]
+
+
+def on_trio(command: Callable[..., Awaitable[Measured]]) -> Command:
+    """Return a function that runs a command on trio."""
+    return lambda **arguments: trio.run(partial(command, **arguments))
+
+
+COMMANDS: Mapping[str, Command] = {
+    command.__name__: on_trio(command) for command in (send, consume, stages, load)
 }
 
 
-def answer(line: bytes) -> dict[str, Any]:
+def answer(line: bytes, commands: Mapping[str, Command] = COMMANDS) -> dict[str, Any]:
     """Carry out the command of one line."""
     request: dict[str, Any] = msgspec.json.decode(line)
     number, command = request.pop("id"), request.pop("command")
     try:
-        return {"id": number, "result": trio.run(partial(COMMANDS[command], **request))}
+        return {"id": number, "result": commands[command](**request)}
     except Exception as error:  # the caller has to know
         return {
             "id": number,
@@ -222,11 +227,12 @@ def answer(line: bytes) -> dict[str, Any]:
         }
 
 
-def main() -> None:
+def serve(commands: Mapping[str, Command] = COMMANDS) -> None:
+    """Carry out the commands of all lines of the standard input."""
     for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(msgspec.json.encode(answer(line)) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode(answer(line, commands)) + b"\n")
         sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":
-    main()
+    serve()

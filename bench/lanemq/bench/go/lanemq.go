@@ -158,8 +158,27 @@ func (w *lanemqWorker) cas(value []byte) error {
 	if len(done) < 2 || done[1] != 0xc3 { // the first member, true as msgpack
 		return fmt.Errorf("lanemq: %s is not at version %d", w.own, w.version)
 	}
-	w.version++
+	// Behind it: the record's number, a list of one result, and the version there is now, which
+	// begins above those of an entry that was deleted.
+	_, at := unsigned(done, 2)
+	w.version, _ = unsigned(done, at+2)
 	return nil
+}
+
+// An unsigned number of msgpack, and where the next value begins.
+func unsigned(data []byte, at int) (int, int) {
+	switch first := data[at]; {
+	case first < 0x80:
+		return int(first), at + 1
+	case first == 0xcc:
+		return int(data[at+1]), at + 2
+	case first == 0xcd:
+		return int(binary.BigEndian.Uint16(data[at+1:])), at + 3
+	case first == 0xce:
+		return int(binary.BigEndian.Uint32(data[at+1:])), at + 5
+	default:
+		return int(binary.BigEndian.Uint64(data[at+1:])), at + 9
+	}
 }
 
 // A list of one step as msgpack: key, action, value, and with a version the condition for it.

@@ -44,8 +44,8 @@ def kv_bench(
 ) -> None:
     """Put, get, and compare and set keys, beside etcd on the same disk.
 
-    Both make every write durable before they answer it. A ratio is lanemq's median over etcd's:
-    above 1 lanemq is better.
+    Both make every write durable before they answer it. A ratio is lanemq's median over etcd's,
+    of processor times etcd's over lanemq's: above 1 lanemq is better.
     """
     plan = KvPlan(
         rounds=rounds,
@@ -72,14 +72,10 @@ def show_kv_bench(console: Console, result: KvBench) -> None:
 def _rates(result: KvBench) -> Table:
     ours, theirs = result.samples[OURS], result.samples.get(THEIRS)
     if theirs is None:
-        alone = Table("operations per second", OURS, "range", "p99, us")
+        alone = Table("operations per second", OURS, "range", "p99, us", "processor, us each")
         for measure in KV_MEASURES:
-            rates = ours[measure]
-            alone.add_row(
-                measure,
-                *rate_cells(rates),
-                _p99(result, OURS, measure),
-            )
+            slow, used = _p99(result, OURS, measure), _used(result, OURS, measure)
+            alone.add_row(measure, *rate_cells(ours[measure]), slow, used)
         return alone
     table = Table(
         "operations per second",
@@ -90,16 +86,24 @@ def _rates(result: KvBench) -> Table:
         "range of theirs",
         "p99 of ours, us",
         "p99 of theirs, us",
+        "processor, us each: ours",
+        "theirs",
+        "ratio",
     )
     for measure in KV_MEASURES:
         cells = compared([ours[measure], theirs[measure]], result.ratios[measure])
-        slow = (_p99(result, server, measure) for server in (OURS, THEIRS))
-        table.add_row(measure, *cells, *slow)
+        both = [_p99(result, server, measure) for server in (OURS, THEIRS)]
+        both += [_used(result, server, measure) for server in (OURS, THEIRS)]
+        table.add_row(measure, *cells, *both, f"{result.processor_ratios[measure]:.2f}")
     return table
 
 
 def _p99(result: KvBench, server: str, measure: str) -> str:
     return f"{statistics.median(result.p99_us[server][measure]):,.0f}"
+
+
+def _used(result: KvBench, server: str, measure: str) -> str:
+    return f"{statistics.median(result.processor_us[server][measure]):,.0f}"
 
 
 def _size(size: KvSize) -> Table:
@@ -110,4 +114,7 @@ def _size(size: KvSize) -> Table:
     table.add_row("resident after the export, MiB", f"{size.rss_read_mib:,.0f}")
     table.add_row("a page of 100, ms: median, p99", f"{size.page_ms:.2f}, {size.page_p99_ms:.2f}")
     table.add_row("disk, MiB", f"{size.disk_mib:,.0f}")
+    table.add_row("start after a kill, s", f"{size.start_s:.2f}")
+    table.add_row("its processor time, s", f"{size.start_processor_s:.2f}")
+    table.add_row("records redone by it", f"{size.redone:,}")
     return table

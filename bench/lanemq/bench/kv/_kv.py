@@ -2,15 +2,16 @@
 
 Both servers stay up for all rounds, and take turns in being first. Both make every write durable
 before they answer it (``flushDiskType=SYNC_FLUSH``; etcd knows nothing else), and both are a
-single node. The program has one connection to a server, shared by 1 or 64 clients that each wait
-for an answer before they ask again. A compare-and-set replaces a key of the client's own.
+single node. etcd is the one on PATH, or else it is built from the Go module proxy. The program has
+one connection to a server, shared by 1 or 64 clients that each wait for an answer before they ask
+again. A compare-and-set replaces a key of the client's own.
 """
 
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ import trio
 
 from lanemq.compat import (
     PATIENT_S,
+    BuildFailed,
     Daemon,
     Driver,
     ServerFailed,
@@ -32,7 +34,7 @@ from lanemq.compat import (
 )
 from lanemq.sdk.admin import open_admin
 
-from .._results import median_ratios, this_machine
+from .._results import median_ratios, processor_s, this_machine
 from ._results import KV_MEASURES, KvBench
 from ._size import measure_size
 
@@ -45,7 +47,23 @@ GO_MODULE: Final = (
 SOURCES: Final = ("kv.go", "etcd.go", "lanemq.go")
 KEYS: Final = 10_000
 VALUE_BYTES: Final = 100
-NO_ETCD: Final = "there is no etcd on PATH (Debian and Ubuntu: apt-get install etcd-server)"
+ETCD: Final = "v3.5.21"
+ETCD_MODULE: Final = (
+    "module lanemq/bench/etcd\n\ngo 1.22\n\nrequire go.etcd.io/etcd/server/v3 " + ETCD + "\n"
+)
+ETCD_MAIN: Final = """package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() {
+	etcdmain.Main(os.Args)
+}
+"""
+NO_ETCD: Final = "there is no etcd on PATH, and it could not be built: {}"
 HEALTHY: Final = b'"health":"true"'
 
 Say = Callable[[str], None]
@@ -70,25 +88,32 @@ async def bench_kv(plan: KvPlan, say: Say) -> KvBench:
     """Run the bench; raises ``lanemq.compat.CompatError`` where a server or the client fails."""
     machine = this_machine()
     missing = {}
-    if plan.with_etcd and shutil.which("etcd") is None:
-        missing[THEIRS] = NO_ETCD
-        say(f"etcd is not measured: {NO_ETCD}")
     if reason := missing_tools("go"):
         raise ServerFailed(f"the program that asks for keys is in Go: {reason}")
+    etcd: str | None = None
+    if plan.with_etcd:
+        try:
+            etcd = shutil.which("etcd") or str(await trio.to_thread.run_sync(_build_etcd))
+        except BuildFailed as error:
+            missing[THEIRS] = NO_ETCD.format(error)
+            say(f"etcd is not measured: {missing[THEIRS]}")
     command = [str(await trio.to_thread.run_sync(_build))]
     with tempfile.TemporaryDirectory(prefix="lanemq-bench-kv-", dir=plan.folder) as name:
         folder = Path(name)
-        samples, p99_us = await _compare(plan, say, folder, command, bool(missing))
+        figures = await _compare(plan, say, folder, command, etcd)
         size = None
         if plan.entries:
             size = await measure_size(plan.entries, folder / "size", say)
-    both = len(samples) == 2
+    both = len(figures.rates) == 2
+    used = figures.processor_us
     return KvBench(
         machine=machine,
         rounds=plan.rounds,
-        samples=samples,
-        p99_us=p99_us,
-        ratios=median_ratios(samples, ours=OURS, theirs=THEIRS) if both else {},
+        samples=figures.rates,
+        p99_us=figures.p99_us,
+        processor_us=used,
+        processor_ratios=median_ratios(used, ours=THEIRS, theirs=OURS) if both else {},
+        ratios=median_ratios(figures.rates, ours=OURS, theirs=THEIRS) if both else {},
         missing=missing,
         size=size,
     )
@@ -109,43 +134,82 @@ def _build() -> Path:
     return built("go", "bench-kv", recipe, make) / "kv"
 
 
-Figures = dict[str, dict[str, list[float]]]
+def _build_etcd() -> Path:
+    """Build etcd from the Go module proxy, if it is not there yet. Blocks. Raises
+    ``BuildFailed``."""
+
+    def make(folder: Path) -> None:
+        (folder / "go.mod").write_text(ETCD_MODULE, encoding="utf-8")
+        (folder / "main.go").write_text(ETCD_MAIN, encoding="utf-8")
+        run_tool(["go", "build", "-mod=mod", "-o", "etcd", "."], folder=folder)
+
+    return built("go", "bench-etcd", [ETCD_MODULE, ETCD_MAIN], make) / "etcd"
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """A server that runs."""
+
+    address: str
+    process_id: int
+
+
+_Rows = dict[str, dict[str, list[float]]]
+
+
+@dataclass(slots=True)
+class _Figures:
+    """Server -> measure -> a number for each round, of each kind."""
+
+    rates: _Rows = field(default_factory=dict)
+    p99_us: _Rows = field(default_factory=dict)
+    processor_us: _Rows = field(default_factory=dict)
+
+    def add(self, server: str, measure: str, figures: tuple[float, float, float]) -> None:
+        rows = (self.rates, self.p99_us, self.processor_us)
+        for kept, number in zip(rows, figures, strict=True):
+            kept.setdefault(server, {}).setdefault(measure, []).append(number)
 
 
 async def _compare(
-    plan: KvPlan, say: Say, folder: Path, command: list[str], without_etcd: bool
-) -> tuple[Figures, Figures]:
+    plan: KvPlan, say: Say, folder: Path, command: list[str], etcd: str | None
+) -> _Figures:
     async with AsyncExitStack() as stack:
-        addresses = {OURS: await stack.enter_async_context(_lanemq(folder / "lanemq"))}
-        if plan.with_etcd and not without_etcd:
-            addresses[THEIRS] = await stack.enter_async_context(_etcd(folder / "etcd"))
+        servers = {OURS: await stack.enter_async_context(_lanemq(folder / "lanemq"))}
+        if etcd is not None:
+            servers[THEIRS] = await stack.enter_async_context(_etcd(etcd, folder / "etcd"))
         driver = await stack.enter_async_context(open_driver("kv", command, folder))
-        for server in addresses:
-            await _ask(driver, server, addresses[server], "fill", 16, 0.0)
+        for name, server in servers.items():
+            await _ask(driver, name, server.address, "fill", 16, 0.0)
             for measure in KV_MEASURES:
-                await _measure(driver, server, addresses[server], measure, plan.warm_up_s)
-        rates: Figures = {name: {one: [] for one in KV_MEASURES} for name in addresses}
-        p99_us: Figures = {name: {one: [] for one in KV_MEASURES} for name in addresses}
+                await _measure(driver, name, server, measure, plan.warm_up_s)
+        found = _Figures()
         for number in range(plan.rounds):
             for measure in KV_MEASURES:
-                for server in addresses if number % 2 == 0 else reversed(addresses):
-                    rate, slow_us = await _measure(
-                        driver, server, addresses[server], measure, plan.seconds
+                for name in servers if number % 2 == 0 else reversed(servers):
+                    figures = await _measure(driver, name, servers[name], measure, plan.seconds)
+                    found.add(name, measure, figures)
+                    say(
+                        f"round {number + 1}: {name}: {measure} {figures[0]:,.0f}/s, "
+                        f"{figures[2]:,.0f} us of processor time each"
                     )
-                    rates[server][measure].append(rate)
-                    p99_us[server][measure].append(slow_us)
-                    say(f"round {number + 1}: {server}: {measure} {rate:,.0f}/s")
-        return rates, p99_us
+        return found
 
 
 async def _measure(
-    driver: Driver, server: str, address: str, measure: str, seconds: float
-) -> tuple[float, float]:
-    """Return operations per second, and the 99th percentile in microseconds."""
+    driver: Driver, name: str, server: _Server, measure: str, seconds: float
+) -> tuple[float, float, float]:
+    """Return operations per second, the 99th percentile, and the server's processor time for an
+    operation, both in microseconds."""
     operation, _, clients = measure.partition("_")
-    answer = await _ask(driver, server, address, operation, int(clients), seconds)
-    rate = float(answer["operations"]) / float(answer["seconds"])
-    return round(rate, 1), round(float(answer["p99_us"]), 1)
+    before_s = processor_s(server.process_id)
+    answer = await _ask(driver, name, server.address, operation, int(clients), seconds)
+    used_s, operations = processor_s(server.process_id) - before_s, float(answer["operations"])
+    return (
+        round(operations / float(answer["seconds"]), 1),
+        round(float(answer["p99_us"]), 1),
+        round(used_s * 1e6 / max(operations, 1), 1),
+    )
 
 
 async def _ask(
@@ -165,22 +229,23 @@ async def _ask(
 
 
 @asynccontextmanager
-async def _lanemq(folder: Path) -> AsyncIterator[str]:
+async def _lanemq(folder: Path) -> AsyncIterator[_Server]:
     cluster = lanemq_cluster(folder, settings=SETTINGS)
     async with (
         running(cluster),
         open_admin(name_servers=cluster.name_server, timeout_s=PATIENT_S) as admin,
     ):
         (broker,) = (await admin.cluster()).broker_addr_table.values()
-        yield broker.broker_addrs[0]
+        (daemon,) = cluster.daemons
+        yield _Server(broker.broker_addrs[0], daemon.pid)
 
 
 @asynccontextmanager
-async def _etcd(folder: Path) -> AsyncIterator[str]:
+async def _etcd(program: str, folder: Path) -> AsyncIterator[_Server]:
     port, peer_port = free_port(), free_port()
     clients, peers = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
     command = [
-        *("etcd", "--name", "bench", "--data-dir", str(folder / "data"), "--log-level", "error"),
+        *(program, "--name", "bench", "--data-dir", str(folder / "data"), "--log-level", "error"),
         *("--listen-client-urls", clients, "--advertise-client-urls", clients),
         *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
         *("--initial-cluster", f"bench={peers}"),
@@ -200,7 +265,7 @@ async def _etcd(folder: Path) -> AsyncIterator[str]:
     daemon = Daemon("etcd", command, folder=folder, ready=is_healthy)
     await daemon.start()
     try:
-        yield f"127.0.0.1:{port}"
+        yield _Server(f"127.0.0.1:{port}", daemon.pid)
     finally:
         with trio.CancelScope(shield=True):
             await daemon.kill()

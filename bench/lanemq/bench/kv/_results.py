@@ -22,6 +22,13 @@ class KvSize(msgspec.Struct, frozen=True):
     """Median of a page of 100 entries under a prefix, as a client sees it, in milliseconds."""
     page_p99_ms: float
     disk_mib: float
+    start_s: float = 0.0
+    """From the start of the broker, killed among writes, to its first answer to a get."""
+    start_processor_s: float = 0.0
+    """The broker's processor time until then, in seconds; other work on the machine changes it
+    little."""
+    redone: int = 0
+    """Records that this start applied again."""
 
 
 class KvBench(msgspec.Struct, frozen=True):
@@ -33,6 +40,11 @@ class KvBench(msgspec.Struct, frozen=True):
     """Server -> measure -> operations per second, one for each round."""
     p99_us: dict[str, dict[str, list[float]]]
     """The same: the 99th percentile of the times of one operation, in microseconds."""
+    processor_us: dict[str, dict[str, list[float]]]
+    """The same: processor time of the server for each operation, in microseconds; other work on
+    the machine changes it little."""
+    processor_ratios: dict[str, float]
+    """Measure -> etcd's median of that over lanemq's: above 1 lanemq needs less."""
     ratios: dict[str, float]
     """Measure -> lanemq's median over etcd's; empty where etcd could not be measured."""
     missing: dict[str, str]

@@ -1,10 +1,11 @@
-"""A broker with very many entries: its memory, and the time to read and write all of them.
+"""A broker with very many entries: its memory, and the time to read, write and open all of them.
 
 The entries come by ``lanemq kv import`` from a snapshot that is made for it, and leave by
-``lanemq kv export``, both as anybody would call them.
+``lanemq kv export``, both as anybody would call them. At the end the broker is killed among writes.
 """
 
 import random
+import re
 import statistics
 import sys
 from collections.abc import Callable
@@ -13,11 +14,11 @@ from typing import Final
 
 import trio
 
-from lanemq.compat import ServerFailed, lanemq_cluster, running
+from lanemq.compat import Daemon, ServerFailed, lanemq_cluster, running
 from lanemq.sdk.kv import KeyValueStore, open_kv_store
 from lanemq.wire.kv import LoadedEntry, SnapshotHeader, SnapshotWriter
 
-from .._results import disk_mib, resident_mib
+from .._results import disk_mib, processor_s, resident_mib
 from ._results import KvSize
 
 NAMESPACE: Final = "bench"
@@ -26,6 +27,10 @@ BLOCK: Final = 5000
 PAGE: Final = 100
 KV: Final = (sys.executable, "-c", "from lanemq.sdk.kv.cli import kv; kv()")
 PAGES: Final = 200
+WRITERS: Final = 64
+WRITES: Final = 30_000
+"""Puts before the broker is killed: less than makes a state durable by itself."""
+_REDONE: Final = re.compile(r"has followed its log: (\d+) records")
 MADE_MS: Final = 1_700_000_000_000
 
 Say = Callable[[str], None]
@@ -66,16 +71,54 @@ async def measure_size(entries: int, folder: Path, say: Say) -> KvSize:
         say(f"exported in {export_s:.1f} s")
         if back.stat().st_size < entries * len(VALUE):
             raise ServerFailed("the export is shorter than what was imported")
+        rss_read_mib = resident_mib(pids)
+        (daemon,) = cluster.daemons
+        start_s, used_s, redone = await _killed(cluster.name_server, daemon, entries)
+        say(f"started again in {start_s:.2f} s, {used_s:.2f} of the processor, {redone:,} redone")
         return KvSize(
             entries=entries,
             import_per_s=round(entries / import_s, 1),
             export_per_s=round(entries / export_s, 1),
             rss_mib=rss_mib,
-            rss_read_mib=resident_mib(pids),
+            rss_read_mib=rss_read_mib,
             page_ms=round(statistics.median(pages_ms), 3),
             page_p99_ms=round(pages_ms[len(pages_ms) * 99 // 100], 3),
             disk_mib=await trio.to_thread.run_sync(disk_mib, folder / "store" / "kv"),
+            start_s=round(start_s, 3),
+            start_processor_s=round(used_s, 3),
+            redone=redone,
         )
+
+
+async def _killed(name_server: str, daemon: Daemon, entries: int) -> tuple[float, float, int]:
+    """Kill a broker behind many puts, and start it again.
+
+    Returns the seconds from there to the answer to a get of the last put, the broker's processor
+    time until then, and the records redone.
+    """
+    numbers = iter(range(WRITES))
+
+    async def write(store: KeyValueStore) -> None:
+        for number in numbers:
+            await store.put(b"written/%010d" % number, VALUE)
+
+    store = open_kv_store(namespace=NAMESPACE, name_servers=name_server)
+    async with store as opened, trio.open_nursery() as nursery:
+        for _ in range(WRITERS):
+            nursery.start_soon(write, opened)
+    await daemon.kill()
+    known = daemon.log.stat().st_size
+    begun_s = trio.current_time()
+    await daemon.start()
+    store = open_kv_store(namespace=NAMESPACE, name_servers=name_server, timeout_s=600)
+    async with store as opened:
+        if await opened.get(b"written/%010d" % (WRITES - 1)) is None:
+            raise ServerFailed("a put that was acknowledged is gone")
+        start_s, used_s = trio.current_time() - begun_s, processor_s(daemon.pid)
+        if (await opened.status()).entries != entries + WRITES:
+            raise ServerFailed("entries are missing after the start")
+    text = daemon.log.read_bytes()[known:].decode(errors="replace")
+    return start_s, used_s, sum(int(count) for count in _REDONE.findall(text))
 
 
 async def _pages(store: KeyValueStore, entries: int) -> list[float]:
@@ -86,9 +129,13 @@ async def _pages(store: KeyValueStore, entries: int) -> list[float]:
         prefix = key_of(rng.randrange(max(1, entries // PAGE)) * PAGE)[:-2]
         begun_s = trio.current_time()
         page = await store.prefix(prefix, limit=PAGE)
+        count = len(page.entries)
+        while page.cursor is not None and count < PAGE:  # the broker's share of a turn was used up
+            page = await store.prefix(prefix, limit=PAGE - count, cursor=page.cursor)
+            count += len(page.entries)
         taken_ms.append((trio.current_time() - begun_s) * 1000)
-        if len(page.entries) != min(PAGE, entries):
-            raise ServerFailed(f"{len(page.entries)} entries are under {prefix!r}")
+        if count != min(PAGE, entries):
+            raise ServerFailed(f"{count} entries are under {prefix!r}")
     return sorted(taken_ms)
 
 

@@ -11,7 +11,9 @@ from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from lanemq.wire import RequestCode
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.bodies import ConsumerIdList
+from lanemq.wire.frame import Frame
 from lanemq.wire.logical import parse_progress_topic
 
 from .._errors import CompatError, NotApplicable
@@ -24,6 +26,9 @@ from ._producers import Producer, TransactionProducer
 CLOSE_S = 30.0
 COMMITTED_S = 60.0
 """Seconds that a client may keep an offset to itself: some look for changes every ten seconds."""
+LEFT_S = 150.0
+"""Seconds after which Apache's brokers have forgotten a silent member: they look for members of 120
+seconds' silence every ten."""
 
 
 class Cell:
@@ -67,7 +72,7 @@ class Cell:
         (``ConsumerOffsetManager.commitOffset`` looks for their table and puts it in two steps).
         """
         group, control = self.name("group"), self.cluster.control
-        if self.cluster.name.startswith("apache-"):
+        if self.cluster.maker.startswith("apache-"):
             await control.create_group(group, retry_max_times=16)
             start = {"consumerGroup": group, "topic": topic, "queueId": "0", "commitOffset": "0"}
             for address in await control.masters():
@@ -82,6 +87,29 @@ class Cell:
         with trio.move_on_after(COMMITTED_S):
             while await self._committed(group, topic) < count:  # noqa: ASYNC110 - another process
                 await trio.sleep(0.1)
+
+    async def until_left(self, group: str, *, members: int = 0) -> None:
+        """Wait until Apache's brokers list no more than ``members`` of a group, whose other
+        consumers are closed.
+
+        They take heartbeats and departures in threads of their own, so the last heartbeat may be
+        taken after the departure, and after the end of its connection
+        (``ClientManageProcessor``; ``heartbeatExecutor`` and ``clientManageExecutor``). The
+        member that is left over holds its share of the queues. Nothing is waited for at lanemq's
+        servers. Returns after ``LEFT_S`` in any case.
+        """
+        control = self.cluster.control
+        if not self.cluster.maker.startswith("apache-"):
+            return
+        fields = {"consumerGroup": group}
+        with trio.move_on_after(LEFT_S):
+            for address in await control.masters():
+                code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+                # Another process: nothing tells when it has forgotten.
+                while (  # noqa: ASYNC110
+                    len(_members(await control.ask(address, code, fields))) > members
+                ):
+                    await trio.sleep(0.2)
 
     async def _committed(self, group: str, topic: str) -> int:
         ends: dict[tuple[str, int], int] = {}
@@ -135,9 +163,10 @@ class Cell:
         """Open a push consumer, from the first offset.
 
         Options: ``orderly``, ``broadcasting``, ``fail_first`` (the listener fails the first so
-        many deliveries of each body), ``max_reconsume_times``, ``sql`` (in place of tags), for
-        the SDK ``stages`` (their sizes; the listener is then a staged one), and for Java
-        ``takes_ms`` (the listener takes up to so long, differently for each body).
+        many deliveries of each body), ``max_reconsume_times``, ``sql`` (in place of tags),
+        ``properties`` (names to look for, where the API does not list them), for the SDK
+        ``stages`` (their sizes; the listener is then a staged one), and for Java ``takes_ms``
+        (the listener takes up to so long, differently for each body).
         """
         consumer = Consumer(self.name("consumer"))
         self.driver.listen(consumer.name, consumer.deliver)
@@ -176,3 +205,10 @@ class Cell:
                 await self.driver.call(f"close_{kind}", name=name)
             raise
         await self.driver.call(f"close_{kind}", name=name)
+
+
+def _members(answer: Frame) -> list[str]:
+    """Return the client ids that a broker lists; none where it refuses, as without any."""
+    if answer.code != ResponseCode.SUCCESS:
+        return []
+    return list(ConsumerIdList.decode(answer.body).consumer_id_list)

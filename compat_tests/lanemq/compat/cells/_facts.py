@@ -17,12 +17,22 @@ def insists_on_route(client: str) -> bool:
 
 def trusts_tag_hashes(client: str) -> bool:
     """Return whether a consumer takes what the broker's hash filter let through, unchecked."""
-    return client.startswith("go-")
+    return client == "go-2.1.0"
 
 
 def shows_retry_topic(client: str) -> bool:
     """Return whether a listener sees a retried message under the retry topic's own name."""
-    return client.startswith("go-")
+    return client == "go-2.1.0"
+
+
+def hides_places(client: str) -> bool:
+    """Return whether the client tells no id of a message's place, and no queue after a send."""
+    return client == "cpp"
+
+
+def knows_texts_only(client: str) -> bool:
+    """Return whether a body ends at its first zero byte, and messages have no flag, in the API."""
+    return client == "cpp"
 
 
 def breaks_suspended_order(client: str) -> str | None:
@@ -33,6 +43,16 @@ def breaks_suspended_order(client: str) -> str | None:
             "on Apache 4.9.7 and 5.3.3 too"
         )
     return None
+
+
+def is_unsteady(client: str) -> bool:
+    """Return whether a cell of the client that failed is run again, in a new process.
+
+    The C++ library of the wheel ends its process now and then, as it stops the threads of a
+    consumer (``boost::thread_interrupted``, which nobody catches), and starts consumers that are
+    given nothing: at Apache 4.9.7 and 5.3.3 too, in cells that pass in the next run.
+    """
+    return client == "cpp"
 
 
 def asks_what_server_lacks(client: str, server: str) -> str | None:
@@ -46,10 +66,23 @@ def asks_what_server_lacks(client: str, server: str) -> str | None:
     return None
 
 
+def searches_by_an_old_route(client: str, server: str) -> str | None:
+    """Return the reason why a search by time depends on the moment; None if it does not."""
+    if client == "java-5.0.0-PREVIEW" and moves_queues(server):
+        return (
+            "the client chooses the segment to search by the times in its own route, which is up"
+            " to 30 s old, and no answer to a search redirects it: a queue that moves all the time"
+            " ends elsewhere by then"
+        )
+    return None
+
+
 def sends_unreadable_batches(client: str) -> str | None:
-    """Return the reason why brokers refuse the client's batches; None if they do not."""
+    """Return the reason why brokers cannot read the client's batches; None if they can."""
     if client.startswith("go-"):
         return "Apache 4.9.7 and 5.3.3 refuse the Go client's batch (empty number fields)"
+    if client == "cpp":
+        return "Apache 4.9.7 and 5.3.3 take the C++ client's batch for one message without a body"
     return None
 
 

@@ -19,6 +19,8 @@ from typing import Any
 import msgspec
 import trio
 
+from lanemq.local import append_file, make_directories
+
 from .._errors import CommandRefused, DriverFailed, NotApplicable
 from ._messages import Delivery, Received
 
@@ -38,6 +40,11 @@ class Driver:
         self._answers: dict[int, trio.MemorySendChannel[dict[str, Any]]] = {}
         self._listeners: dict[str, Callable[[Delivery], None]] = {}
         self._failure: str | None = None
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
 
     @property
     def is_gone(self) -> bool:
@@ -127,12 +134,12 @@ async def open_driver(
 ) -> AsyncIterator[Driver]:
     """Run a driver. ``folder`` becomes its home; what it prints is in ``<client>.log`` there."""
     home = folder / f"{client}-home"
-    home.mkdir(parents=True, exist_ok=True)
+    make_directories(home)
     arguments = list(command)
     if arguments[0] == "java":
         arguments[1:1] = [f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
     log_file = folder / f"{client}.log"
-    with log_file.open("ab") as log:
+    with append_file(log_file) as log:
         process = await trio.lowlevel.open_process(
             arguments,
             cwd=home,

@@ -8,14 +8,19 @@ from pathlib import Path
 
 import trio
 
-from ..peers._programs import (
+from ..peers._drivers import (
     GO_CLIENTS,
     JAVA_CLIENTS,
+    MQADMIN_VERSIONS,
+    SPRING_VERSIONS,
+    cpp_driver,
     go_driver,
     java_driver,
-    missing_tools,
+    mqadmin_driver,
     node_driver,
+    spring_driver,
 )
+from ..peers._programs import missing_tools
 from ._driver import Driver, open_driver
 
 
@@ -25,7 +30,7 @@ class ClientFamily:
 
     name: str
     needs: str | None
-    """Key of the tools it needs ("java", "go", "node"); ``None``: only Python."""
+    """Key of the tools it needs ("java", "go", "node", "cpp"); ``None``: only Python."""
     command: Callable[[], list[str]]
     """Builds the driver if needed (so it blocks) and returns its command line."""
 
@@ -46,12 +51,23 @@ def _go(version: str) -> ClientFamily:
     return ClientFamily(f"go-{version}", "go", lambda: go_driver(version))
 
 
+def _spring(version: str) -> ClientFamily:
+    return ClientFamily(f"spring-{version}", "java", lambda: spring_driver(version))
+
+
+def _mqadmin(version: str) -> ClientFamily:
+    return ClientFamily(f"mqadmin-{version}", "java", lambda: mqadmin_driver(version))
+
+
 CLIENTS: dict[str, ClientFamily] = {
     family.name: family
     for family in (
         *(_java(version) for version in JAVA_CLIENTS),
         *(_go(version) for version in GO_CLIENTS),
         ClientFamily("node-ali-ons", "node", node_driver),
+        ClientFamily("cpp", "cpp", cpp_driver),
+        *(_spring(version) for version in SPRING_VERSIONS),
+        *(_mqadmin(version) for version in MQADMIN_VERSIONS),
         ClientFamily("python", None, _python_driver),
     )
 }

@@ -31,8 +31,9 @@ from ..cells._cell import Cell
 from ..clients._driver import Driver, open_driver
 from ..clients._families import open_client
 from ..clients._messages import Outgoing
-from ..peers._programs import java_driver, missing_tools, peers_required
-from ..servers._clusters import Cluster, lanemq_cluster, running
+from ..peers._drivers import java_driver
+from ..peers._programs import missing_tools, peers_required
+from ..servers._clusters import DEFAULT_LOGS, Cluster, lanemq_cluster, running
 from ..servers._waiting import PATIENT_CLIENT, PATIENT_PRODUCER
 from ._kv import keep_state, show_kept
 from ._migration import move_under, show_moved
@@ -41,7 +42,6 @@ from ._stages import consume_in_stages, show_staged
 
 JAVA_VERSION = "4.9.7"
 JAVA = f"Java {JAVA_VERSION}"
-LOGS = Path("compat-logs")
 ARRIVE_S = 60.0
 MESSAGES = (
     Outgoing("", b"hello", "TagA", "order-1", 0, {"from": "demo"}),
@@ -79,7 +79,7 @@ async def run_demo(console: Console) -> int:
         else:
             client, driver = JAVA, open_driver(f"java-{JAVA_VERSION}", command, folder)
         async with driver as driven:
-            async with running(lanemq_cluster(folder), logs=LOGS) as cluster:
+            async with running(lanemq_cluster(folder), logs=DEFAULT_LOGS) as cluster:
                 broker = cluster.broker
                 console.print(f"lanemq serve: ready after {broker.ready_after_s:.2f} s")
                 console.print(f"name server {cluster.name_server}, store {cluster.store}")
@@ -92,7 +92,7 @@ async def run_demo(console: Console) -> int:
             _show(console, passages)
             show_staged(console, staged)
             show_kept(console, kept)
-            moved = await move_under(client, driven, folder / "migration", logs=LOGS)
+            moved = await move_under(client, driven, folder / "migration", logs=DEFAULT_LOGS)
             show_moved(console, moved)
         read = await read_by_spark(cluster.store)
         show_read(console, read)

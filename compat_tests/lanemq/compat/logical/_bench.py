@@ -17,7 +17,7 @@ from ..cells._consumers import Puller
 from ..cells._producers import Producer
 from ..clients._families import open_client
 from ..clients._messages import Outgoing
-from ..servers._clusters import running
+from ..servers._clusters import DEFAULT_LOGS, running
 from ..servers._waiting import PATIENT_S, until
 from ._brokers import LOGICAL_BROKER, PREVIEW, BrokersCluster, add_broker, several_brokers
 
@@ -33,7 +33,7 @@ async def servers(
     cluster = several_brokers("lanemq", folder, brokers=0)
     for number in range(1, brokers + 1):
         add_broker(cluster, f"broker{number}", settings)
-    async with running(cluster, logs=Path("compat-logs"), graceful=False):
+    async with running(cluster, logs=DEFAULT_LOGS, graceful=False):
         yield cluster
 
 

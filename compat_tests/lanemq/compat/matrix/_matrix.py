@@ -5,7 +5,6 @@ once, since almost all of a cell's time is waiting. Slow scenarios start first.
 """
 
 import functools
-import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -13,18 +12,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Final
 
 import trio
 
+from lanemq.local import append_file, copy_file, make_directories
+from lanemq.wire import show_text
+
 from .._errors import CompatError, NotApplicable, PeersMissing
 from ..cells._cell import Cell
+from ..cells._facts import is_unsteady
 from ..cells._scenario import Scenario
 from ..clients._driver import Driver
 from ..clients._families import CLIENTS, open_client
 from ..peers._programs import missing_tools, peers_required
 from ..scenarios import SCENARIOS
 from ..servers._clusters import Cluster
-from ..servers._named import SERVER_NAMES, run_server
+from ..servers._named import SERVER_NAMES, needs_java, run_server
 from ._results import CellResult, Outcome
 
 JOBS = 24
@@ -74,6 +78,10 @@ def _known(kind: str, names: Sequence[str], all_names: tuple[str, ...]) -> tuple
             nearest = get_close_matches(name, all_names, 1) or all_names
             raise UnknownName(f"no {kind} named {name}; did you mean {nearest[0]}?")
     return tuple(dict.fromkeys(names)) or all_names
+
+
+ATTEMPTS: Final = 4
+"""Runs of a cell that fails with a client that is unsteady by itself."""
 
 
 class Drivers:
@@ -131,7 +139,7 @@ async def run_matrix(
     results = []
     for server in selection.servers:
         run = functools.partial(run_server, server)
-        missing = missing_tools("java") if server.startswith("apache-") else None
+        missing = missing_tools("java") if needs_java(server) else None
         if missing:
             outcome: Outcome = "failed" if peers_required() else "not applicable"
             found = _all_cells(selection, server, outcome, f"not run: {missing}")
@@ -182,7 +190,10 @@ async def run_cells(
 
         async def work() -> None:
             for client, scenario in waiting:
-                result = await _run_cell(cluster, drivers, client, scenario)
+                for _ in range(ATTEMPTS):
+                    result = await _run_cell(cluster, drivers, client, scenario)
+                    if result.outcome != "failed" or not is_unsteady(client):
+                        break
                 results[client, scenario.name] = result
                 if result.outcome == "failed":
                     _note_failure(failures, result)
@@ -209,16 +220,18 @@ async def _drivers(logs: Path) -> AsyncIterator[Drivers]:
 
 
 def _note_failure(path: Path, result: CellResult) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directories(path.parent)
     at = f"{datetime.now():%H:%M:%S}"
-    with path.open("a", encoding="utf-8") as file:
-        file.write(f"{at} {result.client}: {result.scenario}: {result.reason}\n")
+    with append_file(path) as file:
+        file.write(
+            f"{at} {result.client}: {result.scenario}: {show_text(result.reason)}\n".encode()
+        )
 
 
 def _keep_logs(folder: Path, logs: Path) -> None:
-    logs.mkdir(parents=True, exist_ok=True)
+    make_directories(logs)
     for log in folder.glob("*.log"):
-        shutil.copy(log, logs / log.name)
+        copy_file(log, logs / log.name)
 
 
 async def _run_cell(

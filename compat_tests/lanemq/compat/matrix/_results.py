@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -22,19 +23,25 @@ class CellResult(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The JSON report."""
+    """The JSON report of one run."""
 
+    begun: datetime
+    """The time when the run began, in UTC."""
+    lanemq: str
+    """The version of lanemq."""
     cells: list[CellResult]
 
 
-def encode_report(cells: Iterable[CellResult]) -> bytes:
-    """Return the report as JSON: ``{"cells": [...]}``."""
-    return msgspec.json.format(msgspec.json.encode(Report(list(cells))), indent=1) + b"\n"
+def encode_report(report: Report) -> bytes:
+    """Return the report as JSON: ``{"begun", "lanemq", "cells": [...]}``, a line for each cell."""
+    head = msgspec.json.encode(msgspec.structs.replace(report, cells=[]))
+    cells = b",\n".join(map(msgspec.json.encode, report.cells))
+    return head.removesuffix(b"]}") + b"\n" + cells + b"\n]}\n"
 
 
-def decode_report(data: bytes) -> list[CellResult]:
-    """Read a report back."""
-    return msgspec.json.decode(data, type=Report).cells
+def decode_report(data: bytes) -> Report:
+    """Read a report back. Raises ``msgspec.MsgspecError``."""
+    return msgspec.json.decode(data, type=Report)
 
 
 def count_outcomes(cells: Iterable[CellResult]) -> dict[Outcome, int]:

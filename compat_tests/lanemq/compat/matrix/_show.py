@@ -6,8 +6,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from lanemq.wire import show_text
+
 from ._results import CellResult, count_outcomes
 
+REASON_MAX = 4000
 MARKS = {"passed": "[green]ok[/]", "failed": "[bold red]FAILED[/]", "not applicable": "[dim]n/a[/]"}
 
 
@@ -34,4 +37,5 @@ def _show_reasons(console: Console, cells: Sequence[CellResult]) -> None:
             by_reason.setdefault((cell.outcome, cell.reason), []).append(cell)
     for (outcome, reason), sharing in sorted(by_reason.items(), reverse=True):
         places = ", ".join(f"{c.client} on {c.server}: {c.scenario}" for c in sharing)
-        console.print(f"{MARKS[outcome]} {escape(places)}\n    {escape(reason)}", highlight=False)
+        text = escape(show_text(reason, REASON_MAX))
+        console.print(f"{MARKS[outcome]} {escape(places)}\n    {text}", highlight=False)

@@ -3,7 +3,8 @@
 import subprocess
 from collections.abc import Iterable
 
-from ._programs import JAVA_LIGHT, driver_sources, java_program
+from ._drivers import driver_sources
+from ._programs import JAVA_LIGHT, java_program
 
 
 def ask_oracle(name: str, libraries: str, lines: Iterable[str]) -> list[str]:

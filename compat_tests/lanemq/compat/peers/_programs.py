@@ -1,16 +1,14 @@
 """Real software, fetched by its own package tool and kept in ``peers_dir()``.
 
-Java libraries come through Maven, the Go client through the Go tool, the Node client through
-npm; each tool knows where to look, so no address is written here. Versions are pinned here
-and nowhere else.
+Java libraries come through Maven, Go clients through the Go tool, the Node client through
+npm, the C++ client through pip; each tool knows where to look, so no address is written here.
+Versions are pinned here and nowhere else.
 """
 
 import os
+import platform
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -19,12 +17,10 @@ from ._build import built, locked, run_tool
 from ._source_release import PREVIEW_SERVER, compile_release
 
 MAVEN_DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
-ALI_ONS_VERSION = "3.12.0"
-# v2.1.0 asks for versions of these two that do not run on current Go releases.
-GO_REPLACEMENTS = {
-    "github.com/modern-go/reflect2": "v1.0.2",
-    "github.com/json-iterator/go": "v1.1.12",
-}
+CPP_WHEEL = "rocketmq==0.4.4"
+"""A wheel with the library of rocketmq-client-cpp, and its C API by ctypes."""
+CPP_MACHINE = "Linux x86_64"
+_NO_LOG = '<configuration><root level="OFF"/></configuration>\n'
 TOOLS = {
     "java": ("JDK 17 or newer and Maven", ("java", "javac", "mvn")),
     "go": ("Go", ("go",)),
@@ -45,6 +41,8 @@ JAVA_LIBRARIES = {
     "server-5.3.3": tuple(
         f"org.apache.rocketmq:rocketmq-{part}:5.3.3" for part in ("namesrv", "broker", "tools")
     ),
+    "spring-2.3.3": ("org.apache.rocketmq:rocketmq-spring-boot-starter:2.3.3",),
+    "proxy-5.3.3": ("org.apache.rocketmq:rocketmq-proxy:5.3.3",),
     "client-5.0.0-PREVIEW": ("org.apache.rocketmq:rocketmq-client:5.0.0-PREVIEW",),
     "server-5.0.0-PREVIEW": PREVIEW_SERVER,
 }
@@ -60,56 +58,12 @@ JAVA_OPENS = tuple(
 JAVA_LIGHT = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xshare:auto")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JavaClient:
-    """One release of the Java client, driven from the common source."""
-
-    version: str
-    features: tuple[str, ...]
-    """Optional source files, each one API that some release lacks."""
-    packages: tuple[tuple[str, str], ...]
-    """Package names in the source -> names in this release, longest first."""
-
-
-_LATER_HEARTBEAT = ("org.apache.rocketmq.common.protocol", "org.apache.rocketmq.remoting.protocol")
-JAVA_CLIENTS = {
-    client.version: client
-    for client in (
-        JavaClient(
-            version="3.2.6",
-            features=("OldTransactions",),
-            packages=(("org.apache.rocketmq", "com.alibaba.rocketmq"),),
-        ),
-        JavaClient(
-            version="4.2.0",
-            features=("Batches", "OldTransactions", "Selectors"),
-            packages=(),
-        ),
-        JavaClient(
-            version="4.9.7",
-            features=("Batches", "LitePull", "Requests", "Selectors", "Transactions"),
-            packages=(),
-        ),
-        JavaClient(
-            version="5.3.3",
-            features=("Batches", "LitePull", "Requests", "Selectors", "Timers", "Transactions"),
-            packages=(_LATER_HEARTBEAT,),
-        ),
-        JavaClient(
-            version="5.0.0-PREVIEW",
-            features=(
-                *("Batches", "LitePull", "LogicalQueues"),
-                *("Requests", "Selectors", "Transactions"),
-            ),
-            packages=(),
-        ),
-    )
-}
-GO_CLIENTS = ("2.1.0",)
-
-
 def missing_tools(kind: str) -> str | None:
-    """Return the tool that is missing to use ``kind`` ("java", "go", "node"), or ``None``."""
+    """Return what is missing here for ``kind`` ("java", "go", "node", "cpp"), or ``None``."""
+    if kind == "cpp":
+        machine = f"{platform.system()} {platform.machine()}"
+        right = machine == CPP_MACHINE
+        return None if right else f"{CPP_WHEEL} is for {CPP_MACHINE}, and this is {machine}"
     title, programs = TOOLS[kind]
     absent = [program for program in programs if shutil.which(program) is None]
     return f"{title} needed: no {', '.join(absent)} on PATH" if absent else None
@@ -152,9 +106,19 @@ def java_libraries(name: str) -> Path:
     return built("java", name, [project, MAVEN_DEPENDENCY_PLUGIN], make) / "jars"
 
 
-def java_program(name: str, sources: Mapping[str, str], libraries: str) -> str:
+def make_tools_home(folder: Path) -> None:
+    """Make a folder a home of Apache's tools, which insist on a file that says how to log."""
+    (folder / "conf").mkdir(exist_ok=True)
+    for logger in ("logback_tools.xml", "rmq.logback.xml"):
+        (folder / "conf" / logger).write_text(_NO_LOG)
+
+
+def java_program(
+    name: str, sources: Mapping[str, str], libraries: str, *, quiet: bool = False
+) -> str:
     """Compile Java sources (file name -> text) against a set of ``JAVA_LIBRARIES``.
 
+    A ``quiet`` one is a home of Apache's tools, too.
     Returns the class path of the program. Blocks; raises ``PeersMissing``, ``BuildFailed``.
     """
     jars = java_libraries(libraries)
@@ -162,99 +126,13 @@ def java_program(name: str, sources: Mapping[str, str], libraries: str) -> str:
     def make(folder: Path) -> None:
         for file_name, text in sources.items():
             (folder / file_name).write_text(text, encoding="utf-8")
+        if quiet:
+            make_tools_home(folder)
         options = ("-nowarn", "-proc:none", "-encoding", "UTF-8", "-d", ".", "-cp", f"{jars}/*")
         run_tool(["javac", *options, *sorted(sources)], folder=folder)
 
-    recipe = [str(jars), *(part for item in sorted(sources.items()) for part in item)]
+    recipe = [str(jars), *(part for item in sorted(sources.items()) for part in item), str(quiet)]
     return f"{built('java', name, recipe, make)}:{jars}/*"
-
-
-def java_driver(version: str, *, warm_up: bool = True) -> list[str]:
-    """Return the command line of the Java driver for one client release, building it if needed.
-
-    Without ``warm_up`` a client that knows logical queues is left as applications have it: it
-    cannot read their routes (see ``FeatureLogicalQueues.java``).
-    """
-    sources = client_sources(version)
-    return [
-        "java",
-        *JAVA_LIGHT,
-        *JAVA_OPENS,
-        "-Xmx192m",
-        "-Xss512k",
-        "-Dfile.encoding=UTF-8",
-        "-Drocketmq.client.logUseSlf4j=false",
-        *(() if warm_up else ("-Dlanemq.warmUp=false",)),
-        "-cp",
-        java_program(f"driver-{version}", sources, f"client-{version}"),
-        "Driver",
-    ]
-
-
-def client_sources(version: str) -> dict[str, str]:
-    """Return the Java driver's sources as one client release gets them: file name -> text."""
-    client = JAVA_CLIENTS[version]
-    sources = {
-        name: text for name, text in driver_sources("java").items() if _belongs(name, client)
-    }
-    for name, text in sources.items():
-        for written, real in client.packages:
-            text = text.replace(written, real)
-        sources[name] = text.replace("@VERSION@", version)
-    return sources
-
-
-def go_driver(version: str) -> list[str]:
-    """Return the command line of the Go driver, building it if needed."""
-    require_tools("go")
-    sources = driver_sources("go")
-    requires = {"github.com/apache/rocketmq-client-go/v2": f"v{version}", **GO_REPLACEMENTS}
-    lines = "".join(f"\t{module} {pinned}\n" for module, pinned in requires.items())
-    sources["go.mod"] = f"module lanemq/driver\n\ngo 1.21\n\nrequire (\n{lines})\n"
-
-    def make(folder: Path) -> None:
-        for name, text in sources.items():
-            (folder / name).write_text(text.replace("@VERSION@", version))
-        run_tool(["go", "build", "-mod=mod", "-o", "driver", "."], folder=folder)
-
-    recipe = [version, *(part for item in sorted(sources.items()) for part in item)]
-    return [str(built("go", f"driver-{version}", recipe, make) / "driver")]
-
-
-def node_driver(version: str = ALI_ONS_VERSION) -> list[str]:
-    """Return the command line of the Node driver, fetching ali-ons if needed."""
-    require_tools("node")
-    sources = driver_sources("node")
-    sources["package.json"] = (
-        f'{{"name": "driver", "private": true, "dependencies": {{"ali-ons": "{version}"}}}}\n'
-    )
-
-    def make(folder: Path) -> None:
-        for name, text in sources.items():
-            (folder / name).write_text(text.replace("@VERSION@", version))
-        quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error")
-        run_tool(["npm", "install", *quiet], folder=folder)
-
-    recipe = [part for item in sorted(sources.items()) for part in item]
-    return ["node", str(built("node", "driver", recipe, make) / "driver.js")]
-
-
-def driver_sources(language: str) -> dict[str, str]:
-    return {
-        source.name: source.read_text(encoding="utf-8")
-        for source in _folder(language).iterdir()
-        if source.is_file()
-    }
-
-
-def _folder(language: str) -> Traversable:
-    return files("lanemq.compat").joinpath("drivers", language)
-
-
-def _belongs(source: str, client: JavaClient) -> bool:
-    """Return whether a Java file goes into this client's driver: ``FeatureX.java`` are optional."""
-    stem = source.removesuffix(".java")
-    return not stem.startswith("Feature") or stem.removeprefix("Feature") in client.features
 
 
 def _maven_project(coordinates: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from . import (
     retries,
     sending,
     shapes,
+    tools,
     transactions,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "retries",
     "sending",
     "shapes",
+    "tools",
     "transactions",
 ]

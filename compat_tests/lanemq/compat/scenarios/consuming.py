@@ -61,6 +61,7 @@ async def resume(cell: Cell) -> None:
             await consumer.receive(20)
             # We hear of a delivery before the client has its listener's answer.
             await cell.until_committed(group, topic, 20)
+        await cell.until_left(group)
         meanwhile = [b"meanwhile %d" % number for number in range(20)]
         for body in meanwhile:
             await producer.send(Outgoing(topic, body))

@@ -50,6 +50,7 @@ async def share_and_leave(cell: Cell) -> None:
             if not _share(stays, leaves):
                 raise ScenarioFailed("the members of the group did not share its messages")
             await until_consumed(sent, stays, leaves)
+        await cell.until_left(group, members=1)
         alone_from = len(sent)
         for _ in range(5):
             await send_round(producer)

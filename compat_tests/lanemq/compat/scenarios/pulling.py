@@ -5,7 +5,7 @@ import trio
 from .._errors import NotApplicable
 from ..cells._cell import COMMITTED_S, Cell
 from ..cells._consumers import Puller
-from ..cells._facts import asks_what_server_lacks, moves_queues
+from ..cells._facts import asks_what_server_lacks, moves_queues, searches_by_an_old_route
 from ..cells._scenario import expect, expect_equal, scenario
 from ..clients._messages import Outgoing, Pulled
 
@@ -25,11 +25,11 @@ async def _pull(
 ) -> Pulled:
     """Pull ``count`` messages: at once, or in parts where a queue was moved between them.
 
-    A pull ends where a part of a queue ends, and the next one goes on at another broker.
+    A pull ends where a part of a queue ends, and the next one continues at another broker.
     """
     pulled = await puller.pull(queue_id, offset, max_count=max_count, tags=tags)
     with trio.move_on_after(MOVED_S):
-        while len(pulled.messages) < count and moves_queues(cell.cluster.name):
+        while len(pulled.messages) < count and moves_queues(cell.cluster.maker):
             rest = max_count - len(pulled.messages)
             more = await puller.pull(queue_id, pulled.next_offset, max_count=rest, tags=tags)
             messages = [*pulled.messages, *more.messages]
@@ -57,7 +57,7 @@ async def pull(cell: Cell) -> None:
         expect_equal("next offset", pulled.next_offset, 4)
         expect_equal("least offset", pulled.min_offset, 0)
         end = pulled.max_offset  # where the queue has moved on, as far as the one asked knows
-        is_end = 4 <= end <= 10 if moves_queues(cell.cluster.name) else end == 10
+        is_end = 4 <= end <= 10 if moves_queues(cell.cluster.maker) else end == 10
         expect(is_end, f"an end of 10, not {end}")
 
         pulled = await _pull(cell, puller, 1, offset=4, count=3, tags="B")
@@ -68,12 +68,12 @@ async def pull(cell: Cell) -> None:
         expect_equal("at the end", (pulled.status, pulled.next_offset), ("NO_NEW_MSG", 10))
         pulled = await puller.pull(1, 11)
         with trio.move_on_after(MOVED_S):
-            while pulled.status == "NO_NEW_MSG" and moves_queues(cell.cluster.name):
+            while pulled.status == "NO_NEW_MSG" and moves_queues(cell.cluster.maker):
                 pulled = await puller.pull(1, 11)
         expect_equal("beyond", (pulled.status, pulled.next_offset), ("OFFSET_ILLEGAL", 10))
         pulled = await puller.pull(1, 0, tags="Z")
         with trio.move_on_after(MOVED_S):
-            while pulled.next_offset < 10 and moves_queues(cell.cluster.name):
+            while pulled.next_offset < 10 and moves_queues(cell.cluster.maker):
                 pulled = await puller.pull(1, pulled.next_offset, tags="Z")
         expect_equal("no match", (pulled.status, pulled.next_offset), ("NO_MATCHED_MSG", 10))
         pulled = await puller.pull(0, 0)
@@ -104,6 +104,8 @@ async def commit_offsets(cell: Cell) -> None:
 @scenario("offset-by-time")
 async def offset_by_time(cell: Cell) -> None:
     """Search by time gives the message stored then, and the ends beyond the ends."""
+    if reason := searches_by_an_old_route(cell.client, cell.cluster.maker):
+        raise NotApplicable(reason)
     topic = await cell.topic(queues=1)
     async with cell.puller(topic) as puller, cell.producer() as producer:
         await puller.queues()
@@ -127,7 +129,7 @@ async def offset_by_time(cell: Cell) -> None:
 @scenario("lite-pull")
 async def lite_pull(cell: Cell) -> None:
     """A lite pull consumer polls everything once and resumes where it committed."""
-    if reason := asks_what_server_lacks(cell.client, cell.cluster.name):
+    if reason := asks_what_server_lacks(cell.client, cell.cluster.maker):
         raise NotApplicable(reason)
     topic = await cell.topic()
     group = await cell.group(topic)

@@ -35,7 +35,7 @@ async def eventually(ask: Callable[[], Awaitable[Found]], *, count: int = 1) -> 
 @scenario("query-by-key")
 async def query_by_key(cell: Cell) -> None:
     """A message is found by each of its keys, in its span of time, and no other."""
-    if reason := asks_all_brokers(cell.client, cell.cluster.name):
+    if reason := asks_all_brokers(cell.client, cell.cluster.maker):
         raise NotApplicable(reason)
     topic = await cell.topic()
     async with cell.producer() as producer:
@@ -67,7 +67,7 @@ async def _expect_nothing(cell: Cell, topic: str, key: str, *, end_ms: int = 1 <
 @scenario("query-by-unique-key")
 async def query_by_unique_key(cell: Cell) -> None:
     """A message is found by the unique key that its sender gave it."""
-    if reason := asks_all_brokers(cell.client, cell.cluster.name):
+    if reason := asks_all_brokers(cell.client, cell.cluster.maker):
         raise NotApplicable(reason)
     topic = await cell.topic()
     async with cell.producer() as producer:

@@ -6,17 +6,24 @@ import trio
 
 from .._errors import CommandRefused, NotApplicable
 from ..cells._cell import Cell
-from ..cells._facts import creates_no_topics, insists_on_route, sends_unreadable_batches
+from ..cells._facts import (
+    creates_no_topics,
+    hides_places,
+    insists_on_route,
+    sends_unreadable_batches,
+)
 from ..cells._producers import Producer
 from ..cells._scenario import expect, expect_equal, scenario
 from ..clients._messages import Outgoing, Sent
 
 
-def _check_sent(results: list[Sent], *, queues: int) -> None:
+def _check_sent(cell: Cell, results: list[Sent], *, queues: int) -> None:
     """Check the results of sends: status, distinct ids, offsets without gaps in each queue."""
     expect_equal("status", {sent.status for sent in results}, {"SEND_OK"})
     expect_equal("distinct ids", len({sent.message_id for sent in results}), len(results))
     expect_equal("distinct offset ids", len({sent.offset_id for sent in results}), len(results))
+    if hides_places(cell.client):
+        return
     offsets = defaultdict(list)
     for sent in results:
         expect(0 <= sent.queue_id < queues, f"queue id {sent.queue_id} below {queues}")
@@ -31,7 +38,7 @@ async def send_sync(cell: Cell) -> None:
     topic = await cell.topic()
     async with cell.consumer(topic) as consumer, cell.producer() as producer:
         bodies = [b"sync %d" % number for number in range(12)]
-        _check_sent([await producer.send(Outgoing(topic, body)) for body in bodies], queues=4)
+        _check_sent(cell, [await producer.send(Outgoing(topic, body)) for body in bodies], queues=4)
         received = await consumer.receive(len(bodies))
         expect_equal("bodies", sorted(message.body for message in received), sorted(bodies))
 
@@ -66,7 +73,7 @@ async def send_async(cell: Cell) -> None:
         async with trio.open_nursery() as nursery:
             for body in bodies[1:]:
                 nursery.start_soon(send, body)
-        _check_sent(results, queues=4)
+        _check_sent(cell, results, queues=4)
         received = await consumer.receive(len(bodies))
         expect_equal("bodies", sorted(message.body for message in received), sorted(bodies))
 
@@ -87,10 +94,16 @@ async def send_batch(cell: Cell) -> None:
                 raise NotApplicable(f"{reason}: {refusal.message}") from None
             raise
         expect_equal("status", sent.status, "SEND_OK")
+        if cell.client == "cpp" and (reason := sends_unreadable_batches(cell.client)):
+            (whole,) = await consumer.receive(1)
+            expect_equal("body of the one message", whole.body, b"")
+            raise NotApplicable(reason)
         expect_equal("first offset", sent.queue_offset, 0)
         received = sorted(await consumer.receive(len(batch)), key=lambda m: m.queue_offset)
         expect_equal("offsets", [m.queue_offset for m in received], list(range(32)))
-        expect_equal("queues", {m.queue_id for m in received}, {sent.queue_id})
+        expect_equal("queues", len({m.queue_id for m in received}), 1)
+        if not hides_places(cell.client):
+            expect_equal("queue", received[0].queue_id, sent.queue_id)
         expect_equal("bodies", [m.body for m in received], [m.body for m in batch])
         expect_equal("tags", [m.tags for m in received], [m.tags for m in batch])
         numbers = [m.properties.get("number") for m in received]
@@ -141,7 +154,7 @@ async def unknown_topic(cell: Cell) -> None:
 
     async def send_all(producer: Producer) -> None:
         results = [await producer.send(Outgoing(topic, body)) for body in bodies]
-        _check_sent(results, queues=4)
+        _check_sent(cell, results, queues=4)
         await cell.cluster.control.until_routed(topic)
 
     async with cell.producer() as producer:

@@ -1,5 +1,6 @@
 """Apache RocketMQ name servers and brokers as daemons: command lines and configuration."""
 
+import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -124,17 +125,47 @@ def apache_broker(
         f"apache-broker-{version}",
         _java(version, home, main, heap=heap, arguments=arguments, light=light, tls=not light),
         folder=folder,
-        ready=control.answers if name_server is None else _registered(control, name_server),
+        ready=control.answers if name_server is None else _registered(control, name_server, name),
         environment={} if name_server is None else {"NAMESRV_ADDR": name_server},
     )
 
 
-def _registered(broker: Control, name_server: str) -> Callable[[], Awaitable[bool]]:
+def apache_proxy(folder: Path, *, port: int, name_server: str, heap: str = "512m") -> Daemon:
+    """Describe Apache's own proxy 5.3.3, for clients of the remoting protocol at
+    ``127.0.0.1:port``; it takes a port for gRPC, too, one above."""
+    home = _home(folder)
+    settings = {
+        "rocketMQClusterName": CLUSTER_NAME,
+        "namesrvAddr": name_server,
+        "proxyMode": "CLUSTER",
+        "remotingListenPort": port,
+        "grpcServerPort": port + 1,
+        "localServeAddr": "127.0.0.1",
+        "remotingAccessAddr": "127.0.0.1",
+    }
+    configuration = folder / "rmq-proxy.json"
+    configuration.write_text(json.dumps(settings))
+    control = Control(f"127.0.0.1:{port}")
+    main = "org.apache.rocketmq.proxy.ProxyStartup"
+    command = _java(
+        "5.3.3",
+        home,
+        main,
+        heap=heap,
+        arguments=("-pc", str(configuration)),
+        light=False,
+        jars=java_libraries("proxy-5.3.3"),
+    )
+    return Daemon("apache-proxy-5.3.3", command, folder=folder, ready=control.listens)
+
+
+def _registered(broker: Control, name_server: str, name: str) -> Callable[[], Awaitable[bool]]:
     """Return a question: whether a broker serves, and its name server routes to it.
 
     A broker of 5.3.3 registers with the name servers that it has connected to, which it looks for
     0.1 s after its client has started (``NettyRemotingClient.scanAvailableNameSrv``). One that is
-    ready before that registers nowhere, and again only after ten seconds; it is asked to.
+    ready before that registers nowhere, and again only after ten seconds; it is asked to. Its name
+    is a topic that it has in any case.
     """
     asked_s = math.inf
 
@@ -144,7 +175,7 @@ def _registered(broker: Control, name_server: str) -> Callable[[], Awaitable[boo
         if not await broker.listens():
             asked_s = math.inf
             return False
-        if await Control(name_server).serves("TBW102", broker.name_server):
+        if await Control(name_server).serves(name, broker.name_server):
             return True
         now_s = trio.current_time()
         if now_s - asked_s >= REGISTRATION_S:
@@ -182,8 +213,9 @@ def _java(
     arguments: tuple[str, ...],
     light: bool = True,
     tls: bool = False,
+    jars: Path | None = None,
 ) -> list[str]:
-    jars = java_libraries(f"server-{version}")
+    jars = jars or java_libraries(f"server-{version}")
     # 5.x looks for rmq.logback.xml on the class path before it takes its own.
     classpath = f"{home / 'conf'}:{jars}/*" if light else f"{jars}/*"
     return [

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import trio
 
@@ -39,6 +40,9 @@ SHORT_TRANSACTIONS = {
 TEST_SETTINGS = {**SMALL_FILES, **SHORT_TRANSACTIONS, "messageDelayLevel": SHORT_DELAYS}
 """broker.conf of lanemq in tests."""
 
+DEFAULT_LOGS: Final = Path("compat-logs")
+"""The folder for logs of failures, in the current directory."""
+
 LANEMQ = (sys.executable, "-c", "from lanemq.proxy.cli import main; main()")
 
 
@@ -56,6 +60,11 @@ class Cluster:
     """Asks this cluster, where it needs to be asked in a way of its own."""
     beside: Callable[[], Awaitable[None]] | None = None
     """A task that goes on while the cluster runs, and is cancelled when it is to stop."""
+
+    @property
+    def maker(self) -> str:
+        """The name of the servers that store the messages, which a proxy may stand before."""
+        return self.name.rpartition(":")[2].removesuffix("x2")
 
     @property
     def control(self) -> Control:
@@ -128,6 +137,16 @@ async def running(
         await (cluster.stop() if graceful else cluster.kill())
 
 
+def apache_test_settings() -> dict[str, str]:
+    """Return the keys of broker.conf of Apache's brokers in tests."""
+    return {
+        **TEST_STORE,
+        **SHORT_TRANSACTIONS,
+        "transactionOpBatchInterval": "100",  # how far behind 5.x notes what has ended
+        "messageDelayLevel": SHORT_DELAYS,
+    }
+
+
 def apache_cluster(
     version: str,
     folder: Path,
@@ -144,13 +163,7 @@ def apache_cluster(
     name_server_port, port = free_port(), free_port(1, -2)
     name_server = f"127.0.0.1:{name_server_port}"
     folder.mkdir(parents=True, exist_ok=True)
-    if settings is None:
-        settings = {
-            **TEST_STORE,
-            **SHORT_TRANSACTIONS,
-            "transactionOpBatchInterval": "100",  # how far behind 5.x notes what has ended
-            "messageDelayLevel": SHORT_DELAYS,
-        }
+    settings = apache_test_settings() if settings is None else settings
     daemons = [
         apache_name_server(version, folder, port=name_server_port, tls=not light),
         apache_broker(

@@ -68,6 +68,10 @@ class Control:
             return []
         return _masters(_checked(reply, "route")["brokerDatas"])
 
+    async def masters_for(self, topic: str) -> list[str]:
+        """Return the addresses of the masters that a new topic is made at: all."""
+        return await self.masters()
+
     async def masters(self) -> list[str]:
         """Return the addresses of all masters of the cluster."""
         reply = await self.ask(self.name_server, RequestCode.GET_BROKER_CLUSTER_INFO, {})
@@ -95,7 +99,7 @@ class Control:
             "topicSysFlag": "0",
             "order": "false",
         }
-        masters = await self.masters()
+        masters = await self.masters_for(topic)
         for address in masters:
             _accepted(await self.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields))
         await self.until_routed(topic, masters)

@@ -1,13 +1,14 @@
 """One server process: start, wait until it serves, stop, kill, start again."""
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import trio
+
+from lanemq.local import append_file, copy_file, make_directories
 
 from .._errors import ServerFailed
 
@@ -57,9 +58,9 @@ class Daemon:
     async def start(self) -> None:
         """Spawn the process and return once it serves; raise ``ServerFailed`` otherwise."""
         assert not self.is_running
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_directories(self.folder)
         begun = trio.current_time()
-        with self.log.open("ab") as log:
+        with append_file(self.log) as log:
             self._process = await trio.lowlevel.open_process(
                 self.command,
                 cwd=self.folder,
@@ -114,6 +115,6 @@ class Daemon:
 
     def keep_log(self, destination: Path) -> None:
         """Copy the log to where a person will look for it."""
-        destination.mkdir(parents=True, exist_ok=True)
+        make_directories(destination)
         if self.log.exists():
-            shutil.copy(self.log, destination / self.log.name)
+            copy_file(self.log, destination / self.log.name)

@@ -29,7 +29,7 @@ from lanemq.wire.message import encode_properties
 
 from .._errors import ServerFailed
 from ..servers._apache import TEST_STORE, apache_broker
-from ..servers._clusters import LANEMQ, lanemq_broker
+from ..servers._clusters import DEFAULT_LOGS, LANEMQ, lanemq_broker
 from ..servers._control import Control
 from ..servers._daemon import Daemon
 from ..servers._ports import free_port
@@ -132,7 +132,7 @@ class StoreStand:
                 if maker == "lanemq" and status:
                     raise ServerFailed(f"{daemon.title} ended with status {status}", daemon.log)
         except BaseException:
-            daemon.keep_log(Path("compat-logs") / self.folder.name)
+            daemon.keep_log(DEFAULT_LOGS / self.folder.name)
             raise
         finally:
             with trio.CancelScope(shield=True):

@@ -4,5 +4,35 @@ from ._access_settings import AccessSettings
 from ._control import AccessControl, AccountControl
 from ._files import AccountFiles
 from ._requests import register
+from ._rights import (
+    UNLIMITED,
+    Rights,
+    Sender,
+    Touched,
+    changes_progress,
+    produces_as,
+    reads_group,
+    reads_keys,
+    reads_of,
+    replies_to,
+    sends_to,
+)
 
-__all__ = ["AccessControl", "AccessSettings", "AccountControl", "AccountFiles", "register"]
+__all__ = [
+    "UNLIMITED",
+    "AccessControl",
+    "AccessSettings",
+    "AccountControl",
+    "AccountFiles",
+    "Rights",
+    "Sender",
+    "Touched",
+    "changes_progress",
+    "produces_as",
+    "reads_group",
+    "reads_keys",
+    "reads_of",
+    "register",
+    "replies_to",
+    "sends_to",
+]

@@ -6,12 +6,15 @@ Source: RocketMQ 4.9.8, BrokerConfig, PlainPermissionManager; 5.3.3, AuthConfig.
 import dataclasses
 import os
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from lanemq.sdk import Credentials
+from lanemq.sdk import BrokerCredentials, Credentials
 
 from .._settings import ConfigError, Settings, setting
+
+CredentialsT = TypeVar("CredentialsT", bound=Credentials)
 
 
 def _home() -> Path | None:
@@ -34,13 +37,15 @@ class _User(msgspec.Struct):
     secret_key: str = msgspec.field(name="password")
 
 
-def _credentials(text: str, form: type[_Account | _User], key: str) -> Credentials | None:
+def _credentials(
+    text: str, form: type[_Account | _User], key: str, kind: type[CredentialsT]
+) -> CredentialsT | None:
     """Read credentials; None where there are none. Raises ``ConfigError``."""
     if not text:
         return None
     try:
         found = msgspec.json.decode(text, type=form)
-        return Credentials(access_key=found.access_key, secret_key=found.secret_key)
+        return kind(access_key=found.access_key, secret_key=found.secret_key)
     except (msgspec.MsgspecError, ValueError):
         members = ",".join(f'"{name}":"…"' for name in form.__struct_encode_fields__)
         raise ConfigError(f"{key} must be {{{members}}}") from None
@@ -104,13 +109,14 @@ class AccessSettings(Settings):
         _ = self.codes_open_to_users
 
     @property
-    def inner_credentials(self) -> Credentials | None:
+    def inner_credentials(self) -> BrokerCredentials | None:
         """The account in ``inner_client_authentication_credentials``; None where there is none.
 
         Raises ``ConfigError`` for a text that is something else.
         """
         text = self.inner_client_authentication_credentials
-        return _credentials(text, _Account, "innerClientAuthenticationCredentials")
+        key = "innerClientAuthenticationCredentials"
+        return _credentials(text, _Account, key, BrokerCredentials)
 
     @property
     def first_user(self) -> Credentials | None:
@@ -118,7 +124,8 @@ class AccessSettings(Settings):
 
         Raises ``ConfigError`` for a text that is something else.
         """
-        return _credentials(self.init_authentication_user, _User, "initAuthenticationUser")
+        text = self.init_authentication_user
+        return _credentials(text, _User, "initAuthenticationUser", Credentials)
 
     @property
     def codes_open_to_all(self) -> frozenset[int]:

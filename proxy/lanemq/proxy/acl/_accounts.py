@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, final
 
+from lanemq.wire import RETRY_PREFIX
 from lanemq.wire.bodies import DataVersion
+from lanemq.wire.kv import KeyRule, parse_rule
 
 from ._addresses import WhiteList
+from ._key_rules import KeyRules
 from ._signature_check import SignatureCheck
 
 DENY: Final = 0
@@ -40,8 +43,19 @@ class Account:
     default_topic_permission: int
     default_group_permission: int
     permissions: Mapping[str, int]
-    """Topic, or retry topic of a group -> permission. An administrator without any may do
-    everything; one with some may do what they say."""
+    """Topic, keys of a namespace, or retry topic of a group -> permission. An administrator
+    without any may do everything; one with some may do what they say."""
+    key_rules: Mapping[str, KeyRules] = field(init=False)
+    """Namespace -> the keys of it that permissions name."""
+
+    def __post_init__(self) -> None:
+        found: dict[str, list[KeyRule]] = {}
+        for resource in self.permissions:
+            named = parse_rule(resource)
+            if named is not None:
+                found.setdefault(named[0], []).append(named[1])
+        rules = {namespace: KeyRules(named) for namespace, named in found.items()}
+        object.__setattr__(self, "key_rules", rules)
 
 
 @final
@@ -55,3 +69,14 @@ class Accounts:
     versions: Mapping[str, DataVersion] = field(default_factory=dict)
     """Path of each file -> the version of its last change by a tool; without one, the time of its
     last change."""
+    named_groups: frozenset[str] = field(init=False)
+    """The retry topics of the groups that permissions of any account name, denials too."""
+
+    def __post_init__(self) -> None:
+        named = frozenset(
+            resource
+            for account in self.by_key.values()
+            for resource in account.permissions
+            if resource.startswith(RETRY_PREFIX)
+        )
+        object.__setattr__(self, "named_groups", named)

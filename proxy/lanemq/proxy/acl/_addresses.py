@@ -18,7 +18,19 @@ _ANYWHERE: Final = frozenset({"*", "*.*.*.*", "*:*:*:*:*:*:*:*"})
 _BRACES: Final = re.compile(r"([^{},]*)\{([^{}]*)\}")
 _V4_PARTS: Final = 4
 _V6_PARTS: Final = 8
+_MAPPED: Final = "::ffff:"
+_MAPPED_PARTS: Final = (0, 0, 0, 0, 0, 0xFFFF)
+"""The parts before the last two, of an IPv6 address that stands for one of IPv4."""
 _HOSTS_REMEMBERED: Final = 4096
+ADDRESS_CHARACTERS_MAX: Final = 128
+"""Characters of one pattern; the longest has eight ranges of an IPv6 address, 79 characters."""
+PATTERNS_MAX: Final = 500
+"""Patterns of one text: each is looked at for every new address."""
+TEXT_CHARACTERS_MAX: Final = PATTERNS_MAX * ADDRESS_CHARACTERS_MAX
+_PART_OF: Final = {
+    10: re.compile(r"[0-9]{1,3}", re.ASCII),
+    16: re.compile(r"[0-9a-fA-F]{1,4}", re.ASCII),
+}
 
 Parts = tuple[int, ...]
 """The parts of an address: four bytes, or eight groups of 16 bits."""
@@ -31,7 +43,10 @@ class AddressPattern(NamedTuple):
     highest: Parts
 
     def matches(self, parts: Parts) -> bool:
-        """Return whether an address of these parts is in the pattern."""
+        """Return whether an address of these parts is in the pattern; one of IPv4 is in a pattern
+        of the addresses that IPv6 maps it to."""
+        if len(parts) == _V4_PARTS and self.lowest[:-2] == self.highest[:-2] == _MAPPED_PARTS:
+            parts = (*_MAPPED_PARTS, parts[0] << 8 | parts[1], parts[2] << 8 | parts[3])
         return not self.lowest or (
             len(parts) == len(self.lowest)
             and all(
@@ -68,7 +83,13 @@ def parse_patterns(text: str) -> tuple[AddressPattern, ...]:
         return ()
     if text in _ANYWHERE:
         return (ANY_ADDRESS,)
-    return tuple(_pattern(one.strip()) for one in _without_braces(text))
+    if len(text) > TEXT_CHARACTERS_MAX:
+        raise ValueError(f"{len(text)} characters of addresses, at most {TEXT_CHARACTERS_MAX}")
+    count = text.count(",") + 1
+    if count > PATTERNS_MAX:
+        raise ValueError(f"{count} addresses, at most {PATTERNS_MAX} are taken in one text")
+    patterns = _without_braces(text)
+    return tuple(_pattern(one.strip()) for one in patterns)
 
 
 def _without_braces(text: str) -> list[str]:
@@ -79,13 +100,20 @@ def _without_braces(text: str) -> list[str]:
 
 
 def _pattern(text: str) -> AddressPattern:
+    if len(text) > ADDRESS_CHARACTERS_MAX:
+        raise ValueError(
+            f"{text[:ADDRESS_CHARACTERS_MAX]!r}… is no IP address: it has {len(text)} characters"
+        )
+    mapped = text[len(_MAPPED) :]
+    if text.lower().startswith(_MAPPED) and "." in mapped and ":" not in mapped:
+        return _pattern(mapped)
     if ":" in text:
-        spans = [_span(part, text, base=16, digits=4, most=0xFFFF) for part in _v6_parts(text)]
+        spans = [_span(part, text, base=16, most=0xFFFF) for part in _v6_parts(text)]
     else:
         parts = text.split(".")
         if len(parts) != _V4_PARTS:
             raise ValueError(f"{text!r} is not an IP address: it has {len(parts)} parts, not four")
-        spans = [_span(part, text, base=10, digits=3, most=255) for part in parts]
+        spans = [_span(part, text, base=10, most=255) for part in parts]
     return AddressPattern(tuple(low for low, _ in spans), tuple(high for _, high in spans))
 
 
@@ -106,17 +134,14 @@ def _v6_parts(text: str) -> list[str]:
     return filled
 
 
-def _span(part: str, text: str, *, base: int, digits: int, most: int) -> tuple[int, int]:
+def _span(part: str, text: str, *, base: int, most: int) -> tuple[int, int]:
     if part == "*":
         return 0, most
     low, is_range, high = part.partition("-")
     ends = (low, high) if is_range else (low, low)
-    if not all(re.fullmatch(rf"[0-9a-fA-F]{{1,{digits}}}", end) for end in ends):
+    if not all(_PART_OF[base].fullmatch(end) for end in ends):
         raise ValueError(f"{part!r} in {text!r} is not a part of an address")
-    try:
-        lowest, highest = int(ends[0], base), int(ends[1], base)
-    except ValueError:
-        raise ValueError(f"{part!r} in {text!r} is not a part of an address") from None
+    lowest, highest = int(ends[0], base), int(ends[1], base)
     if not lowest <= highest <= most:
         raise ValueError(
             f"{part!r} in {text!r} is not a range from 0 to {most:{'x' if base == 16 else 'd'}}"
@@ -130,7 +155,7 @@ def _parts_of(host: str) -> Parts:
         address = ipaddress.ip_address(host)
     except ValueError:
         return ()
-    packed = address.packed
+    packed = (getattr(address, "ipv4_mapped", None) or address).packed
     if len(packed) == _V4_PARTS:
         return tuple(packed)
     return tuple(int.from_bytes(packed[at : at + 2]) for at in range(0, len(packed), 2))

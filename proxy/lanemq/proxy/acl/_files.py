@@ -4,14 +4,13 @@ Source: RocketMQ 4.9.8, PlainPermissionManager, AclFileWatchService.
 """
 
 import fcntl
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from lanemq.storage import replace_file
+from lanemq.local import get_logger, replace_file
 from lanemq.wire.bodies import DataVersion
 
 from .._settings import ConfigError, read_file
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from ._account_text import AccountText
     from ._reading import AccountFile
 
-LOGGER = logging.getLogger("lanemq.proxy.acl")
+LOGGER = get_logger("lanemq.proxy.acl", by_peers=True)
 
 _MAIN_FILE: Final = Path("conf", "plain_acl.yml")
 _DIRECTORY: Final = Path("conf", "acl")
@@ -62,7 +61,7 @@ class AccountFiles:
 
     def read(self) -> Accounts:
         """Read all files. Raises ``ConfigError``, which names the file, the line and the key."""
-        return self._parse(self._data())
+        return self.parse(self.data())
 
     def change(self, edit: Edit, now_ms: int) -> Accounts:
         """Change files, and return the accounts then. Blocks.
@@ -76,21 +75,23 @@ class AccountFiles:
         from ._reading import read_account_file
 
         with _alone(self.main.parent):
-            data = self._data()
+            data = self.data()
             for path, text in data.items():
                 read_account_file(text, source=str(path))
             data.setdefault(self.main, b"")
             texts = {path: AccountText(text) for path, text in data.items()}
             fresh = {path: texts[path].encode(now_ms) for path in edit(texts)}
-            accounts = self._parse({**data, **fresh})
+            accounts = self.parse({**data, **fresh})
             for path, text in fresh.items():
                 replace_file(path, text, follows_links=True)
         return accounts
 
-    def _data(self) -> dict[Path, bytes]:
+    def data(self) -> dict[Path, bytes]:
+        """Return the contents of all files. Raises ``ConfigError`` where one cannot be read."""
         return {path: read_file(path) for path in self.paths()}
 
-    def _parse(self, data: Mapping[Path, bytes]) -> Accounts:
+    def parse(self, data: Mapping[Path, bytes]) -> Accounts:
+        """Read the accounts from the contents of files; errors as ``read``."""
         from ._reading import read_account_file  # only brokers with ACL need the parser
 
         if not data:

@@ -16,12 +16,15 @@ import yaml
 
 from lanemq.wire import RETRY_PREFIX
 from lanemq.wire.bodies import DataVersion
+from lanemq.wire.kv import parse_rule
 
 from .._settings import ConfigError
 from . import _keys as keys
 from ._accounts import DENY, PERMISSIONS, Account
 from ._addresses import AddressPattern, WhiteList, parse_patterns
+from ._key_rules import checked_resource
 from ._signature_check import SignatureCheck
+from ._unheard_names import group_never_found, topic_never_found
 
 _BOOLEANS: Final = {
     "true": True,
@@ -142,6 +145,7 @@ class _Reader:
         for key, prefix in ((keys.GROUPS, RETRY_PREFIX), (keys.TOPICS, "")):
             for entry in self._sequence(values, key):
                 name, permission = self._permission_of(entry, key)
+                self._check_name(entry, key, name)
                 permissions[prefix + name] = permission
         patterns = (
             self._patterns(values[keys.WHITE_ADDRESS], keys.WHITE_ADDRESS)
@@ -223,7 +227,23 @@ class _Reader:
             raise self._invalid(
                 node, key, f"{text!r} must be name=permission, such as shop=PUB|SUB"
             )
-        return name.strip(), self._permission(node, key, permission[0])
+        try:
+            name = checked_resource(name.strip())
+        except ValueError as error:
+            raise self._invalid(node, key, str(error)) from None
+        return name, self._permission(node, key, permission[0])
+
+    def _check_name(self, node: yaml.Node, key: str, name: str) -> None:
+        """Warn of a name that no topic or group has."""
+        if key == keys.GROUPS:
+            why, rest = group_never_found(name), keys.GROUP_DEFAULT
+        else:
+            is_of_group = name.startswith(RETRY_PREFIX)
+            why, rest = None if is_of_group else topic_never_found(name), keys.TOPIC_DEFAULT
+        if why is None and "*" in name and parse_rule(name) is None:
+            why = f"no name has a *, and {name!r} is no pattern"
+        if why is not None:
+            self._warn(node, key, f"{why}. It counts for nothing; {rest} is for all others")
 
     def _patterns(self, node: yaml.Node, key: str) -> tuple[AddressPattern, ...]:
         if node.tag == _NULL:

@@ -1,16 +1,16 @@
 """Refused requests, counted and logged."""
 
-import logging
 from typing import Final, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.wire import ACCESS_KEY_FIELD
 from lanemq.wire.frame import Frame
 
 from ..net._session import Session
 
-LOGGER = logging.getLogger("lanemq.proxy.acl")
+LOGGER = get_logger("lanemq.proxy.acl", by_peers=True)
 
 PERIOD_S: Final = 10.0
 """Seconds in which at most ``LINES_MAX`` refusals are logged."""

@@ -7,13 +7,13 @@ brokers write it down. Texts are theirs, but for secrets, which no answer repeat
 Source: RocketMQ 4.9.8, AdminBrokerProcessor, PlainPermissionManager, Permission.checkResourcePerms.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from attrs import define
 
+from lanemq.local import get_logger
 from lanemq.wire import Refused, RequestCode, fastjson
 from lanemq.wire.bodies import DataVersion
 from lanemq.wire.frame import Frame
@@ -28,15 +28,16 @@ from .._settings import ConfigError
 from ..net._dispatch import Handlers, typed
 from ..net._session import Session
 from ._accounts import PERMISSIONS
-from ._addresses import parse_patterns
+from ._addresses import PATTERNS_MAX, parse_patterns
 from ._control import AccountControl
 from ._files import Edit
+from ._key_rules import checked_resource
 from ._keys import CHARACTERS_LEAST, WHITE_ADDRESS, WHITE_ADDRESSES
 
 if TYPE_CHECKING:
     from ._account_text import AccountText
 
-LOGGER = logging.getLogger("lanemq.proxy.acl")
+LOGGER = get_logger("lanemq.proxy.acl", by_peers=True)
 
 PUT_FAILED: Final = 209
 DELETE_FAILED: Final = 210
@@ -45,6 +46,9 @@ WHITE_ADDRESSES_FAILED: Final = 211
 
 ACCOUNTS_MAX: Final = 10_000
 """Accounts that requests make: a file is read and written whole at each change."""
+
+PERMISSIONS_MAX: Final = 1000
+"""Topics, or groups, that one request may give an account permissions of."""
 
 _ACCOUNT_FAILED: Final = "The accesskey[{}] corresponding to accessConfig has been {} failed."
 _WHITE_FAILED: Final = "The globalWhiteAddresses[{}] has been updated failed."
@@ -122,6 +126,8 @@ class AccountRequests:
         failed = WHITE_ADDRESSES_FAILED
         addresses = _split(header.global_white_addrs)
         try:
+            if len(addresses) > PATTERNS_MAX:
+                raise ValueError(f"{len(addresses)} addresses, at most {PATTERNS_MAX} are taken")
             for address in addresses:
                 parse_patterns(address)
         except ValueError as error:
@@ -215,6 +221,8 @@ def _checked_permissions(text: str | None) -> Sequence[str] | None:
     if text is None:
         return None
     entries = _split(text)
+    if len(entries) > PERMISSIONS_MAX:
+        raise ValueError(f"{len(entries)} permissions, at most {PERMISSIONS_MAX} are taken at once")
     for entry in entries:
         parts = [part for part in entry.split("=") if part]
         if len(parts) != 2:
@@ -222,6 +230,7 @@ def _checked_permissions(text: str | None) -> Sequence[str] | None:
                 f"Parse Resource format error for {entry}.\n"
                 "The expected resource format is 'Res=Perm'. For example: topicA=SUB"
             )
+        checked_resource(parts[0].strip())  # what a file may not have must not get into one
         if parts[1].strip() not in PERMISSIONS:
             raise ValueError(
                 f"Parse resource permission error for {entry}.\n"

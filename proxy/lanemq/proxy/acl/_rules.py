@@ -6,19 +6,34 @@ nothing is read any further.
 Source: RocketMQ 4.9.8, PlainPermissionManager.validate, checkPerm.
 """
 
-from lanemq.wire import ACCESS_KEY_FIELD, RETRY_PREFIX, SystemTopic
+from typing import Final
+
+from lanemq.wire import (
+    ACCESS_KEY_FIELD,
+    DLQ_PREFIX,
+    INNER_PRODUCER_PREFIXES,
+    RETRY_PREFIX,
+)
 from lanemq.wire.frame import Frame
+from lanemq.wire.kv import KeySpan, all_keys, parse_span, rule_name
+from lanemq.wire.logical import SERVERS_FIELDS
+from lanemq.wire.message import group_of_stage_group
 
-from ._accounts import PUB, Account, Accounts
-from ._needs import ADMIN_CODES, needs_of
+from ..net._dispatch import not_supported
+from ._accounts import DENY, PUB, SUB, Account, Accounts
+from ._key_rules import Point
+from ._named import must_be_named
+from ._needs import ADMIN, READERS
+from ._rights import Object, Touched, Use
 
-_TRACE = (str(SystemTopic.TRACE), PUB)
+_PERMISSIONS: Final = {Use.SEND: PUB, Use.READ: SUB, Use.CONSUME: SUB, Use.UPDATE: SUB}
 
 
 def refusal_of(accounts: Accounts, frame: Frame, host: str) -> str | None:
     """Return why a request from ``host`` is refused; None for one that is let in.
 
-    Raises ``RemoteProtocolError`` where it cannot be read.
+    Raises ``RemoteProtocolError`` where it cannot be read, and ``Refused``
+    (REQUEST_CODE_NOT_SUPPORTED) for a code that declares nothing: no account may use it.
     """
     if accounts.white_list and accounts.white_list.admits(host):
         return None
@@ -28,7 +43,7 @@ def refusal_of(accounts: Accounts, frame: Frame, host: str) -> str | None:
         return "No accessKey is configured"
     account = accounts.by_key.get(access_key)
     if account is None:
-        return f"No acl config for {access_key}"
+        return _no_account(access_key)
     if account.white_list and account.white_list.admits(host):
         return None
     if not account.signatures.is_signed(frame):
@@ -36,28 +51,177 @@ def refusal_of(accounts: Accounts, frame: Frame, host: str) -> str | None:
     return _lacking(account, frame)
 
 
+def signer_of(accounts: Accounts, frame: Frame, host: str) -> str:
+    """Return the account that signed a request from ``host`` which was let in; "" where the
+    address was enough, since the name may then be anybody's."""
+    if accounts.white_list and accounts.white_list.admits(host):
+        return ""
+    access_key = frame.fields.get(ACCESS_KEY_FIELD, "")
+    account = accounts.by_key.get(access_key)
+    if account is not None and account.white_list and account.white_list.admits(host):
+        return ""
+    return access_key
+
+
+def mark_of(accounts: Accounts, access_key: str, host: str) -> str:
+    """Return the mark of an account's secret; "" for an address that is let in without one."""
+    if accounts.white_list and accounts.white_list.admits(host):
+        return ""
+    account = accounts.by_key.get(access_key)
+    if account is None or (account.white_list and account.white_list.admits(host)):
+        return ""
+    return account.signatures.mark
+
+
+def proof_of(accounts: Accounts, frame: Frame, host: str) -> str:
+    """Return the mark of the secret that signed a request which was let in; "" for none.
+
+    An address may be enough; who signs there all the same stays a member where it no longer is.
+    """
+    access_key = frame.fields.get(ACCESS_KEY_FIELD, "")
+    account = accounts.by_key.get(access_key)
+    if account is None:
+        return ""
+    is_checked = bool(mark_of(accounts, access_key, host))
+    return account.signatures.mark if is_checked or account.signatures.is_signed(frame) else ""
+
+
+def is_limited(accounts: Accounts, access_key: str, host: str) -> bool:
+    """Return False if an account may do everything, as may requests from certain addresses."""
+    if accounts.white_list and accounts.white_list.admits(host):
+        return False
+    account = accounts.by_key.get(access_key)
+    if account is None:
+        return True
+    if account.white_list and account.white_list.admits(host):
+        return False
+    return not account.is_admin or bool(account.permissions)
+
+
+def lacking_of(accounts: Accounts, access_key: str, touched: Touched) -> str | None:
+    """Return the permission that an account lacks to touch an object; None if it lacks none."""
+    account = accounts.by_key.get(access_key)
+    if account is None:
+        return _no_account(access_key)
+    if touched.kind is Object.PRODUCERS:
+        return _lacking_producers(accounts, account, touched)
+    if touched.kind is Object.GROUP:
+        return _lacks(account, RETRY_PREFIX + touched.name, SUB)
+    is_retry = touched.name.startswith(RETRY_PREFIX)  # who consumes as a group may write to it
+    return _lacks(account, touched.name, SUB if is_retry else _PERMISSIONS[touched.use])
+
+
 def _lacking(account: Account, frame: Frame) -> str | None:
     """Return the permission that an account lacks for a request it has signed; None if it lacks
     none."""
-    needs = needs_of(frame)
-    if _TRACE in needs:
-        return None  # every account may send traces
-    if frame.code in ADMIN_CODES and not account.is_admin:
-        return (
-            f"Need admin permission for request code={frame.code}, "
-            f"but accessKey={account.access_key} is not"
-        )
-    permissions = account.permissions
-    if account.is_admin and not permissions:
+    read = READERS.get(frame.code)
+    if read is None:
+        raise not_supported(frame.code)
+    needs = read(frame)
+    if account.is_admin and not account.permissions:
         return None
+    if not SERVERS_FIELDS.isdisjoint(frame.fields):
+        return servers_only(frame)
     for resource, needed in needs:
-        is_group = resource.startswith(RETRY_PREFIX)
-        owned = permissions.get(resource)
-        if owned is None:
-            owned = (
-                account.default_group_permission if is_group else account.default_topic_permission
+        if needed == ADMIN:
+            if account.is_admin:
+                continue
+            return (
+                f"Need admin permission for request code={frame.code}, "
+                f"but accessKey={account.access_key} is not"
             )
-        if not owned & needed:
-            name = resource.removeprefix(RETRY_PREFIX)
-            return f"No default permission for {'group' if is_group else 'topic'}:{name}"
+        why = _lacks(account, resource, needed)
+        if why is not None:
+            return why
     return None
+
+
+def servers_only(frame: Frame) -> str:
+    """Return the refusal of a client's request with a field by which servers speak for others."""
+    name = min(SERVERS_FIELDS.intersection(frame.fields))
+    return f"No permission for the field {name}: only servers, which may do everything, say it"
+
+
+def _lacks(account: Account, resource: str, needed: int) -> str | None:
+    """Return why an account may not use a topic, or a group by its retry topic.
+
+    A group's dead letters and its stage records are the group's, unless a permission names their
+    topic or shadow group. Topics in which messages of all others wait, or their replies are kept,
+    are read by accounts with a permission that names them. Who uses the topic of a namespace of
+    keys touches all of these.
+    """
+    span = parse_span(resource)
+    if span is not None:
+        return _lacks_keys(account, span, resource, needed)
+    owned = account.permissions.get(resource)
+    if owned is None and resource.startswith(DLQ_PREFIX):
+        resource, needed = RETRY_PREFIX + resource.removeprefix(DLQ_PREFIX), SUB
+        owned = account.permissions.get(resource)
+    is_group = resource.startswith(RETRY_PREFIX)
+    if owned is None and is_group:
+        staged = group_of_stage_group(resource.removeprefix(RETRY_PREFIX))
+        if staged is not None:
+            resource = RETRY_PREFIX + staged
+            owned = account.permissions.get(resource)
+    if owned is None and must_be_named(resource, reads=not needed & PUB):
+        owned = DENY
+    if owned is None:
+        owned = account.default_group_permission if is_group else account.default_topic_permission
+    if owned & needed:
+        return None
+    name = resource.removeprefix(RETRY_PREFIX)
+    return f"No default permission for {'group' if is_group else 'topic'}:{name}"
+
+
+def _lacks_keys(account: Account, span: KeySpan, resource: str, needed: int) -> str | None:
+    """Return why an account may not use keys."""
+    rules = account.key_rules.get(span.namespace)
+    if rules is None:
+        is_allowed = bool(_owned(account, span.namespace) & needed)
+    else:
+        held = (_held(account, span.namespace, point) for point in rules.points(span))
+        is_allowed = (any if span.is_any else all)(owned & needed for owned in held)
+    return None if is_allowed else f"No default permission for topic:{resource}"
+
+
+def _held(account: Account, namespace: str, point: Point) -> int:
+    """Return the permission of the nearest rule about keys, or that of their namespace."""
+    nearest = next(account.key_rules[namespace].about(point), None)
+    if nearest is None:
+        return _owned(account, namespace)
+    return account.permissions[rule_name(namespace, nearest)]
+
+
+def _owned(account: Account, namespace: str) -> int:
+    whole = all_keys(namespace)
+    return account.permissions.get(whole, account.default_topic_permission)
+
+
+def _lacking_producers(accounts: Accounts, account: Account, touched: Touched) -> str | None:
+    """Return why an account may not be, act for, or reply to a member of a producer group.
+
+    It needs any permission on the group. A group that no account's permissions name is everyone's
+    who may send to some topic; who replies need not.
+    """
+    group = touched.name
+    if group.startswith(INNER_PRODUCER_PREFIXES):
+        return None
+    resource = RETRY_PREFIX + group
+    owned = account.permissions.get(resource)
+    if owned is None:
+        owned = account.default_group_permission or None
+    is_open = owned is None and resource not in accounts.named_groups
+    if is_open and (touched.use is Use.REPLY or _sends_somewhere(account)):
+        return None
+    return None if owned else f"No default permission for group:{group}"
+
+
+def _sends_somewhere(account: Account) -> bool:
+    return bool(account.default_topic_permission & PUB) or any(
+        permission & PUB and not resource.startswith(RETRY_PREFIX)
+        for resource, permission in account.permissions.items()
+    )
+
+
+def _no_account(access_key: str) -> str:
+    return f"No acl config for {access_key}"

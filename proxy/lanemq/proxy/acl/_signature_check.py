@@ -7,19 +7,34 @@ and again, the order of their values.
 
 import hashlib
 import hmac
+import secrets
 from binascii import b2a_base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from operator import itemgetter
 from typing import Final, final
 
-from lanemq.wire import SIGNATURE_FIELD, UNIQUE_KEY_FIELD, UNSIGNED_FIELDS
+from lanemq.wire import (
+    SEAL_FIELD,
+    SEALED_AT_FIELD,
+    SEALED_FOR_FIELD,
+    SIGNATURE_FIELD,
+    UNIQUE_KEY_FIELD,
+    UNSIGNED_FIELDS,
+    seal,
+    sealed_content,
+)
 from lanemq.wire.frame import Frame
 
+SEAL_AGE_MS: Final = 10 * 60 * 1000
+"""The most by which the clocks of two brokers may differ."""
+_DIGITS_MAX: Final = 20
 _BLOCK_BYTES: Final = 64
 _INNER_PAD: Final = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER_PAD: Final = bytes(byte ^ 0x5C for byte in range(256))
 
 _UNSIGNED: Final = (UNSIGNED_FIELDS, frozenset({SIGNATURE_FIELD}))
+
+_SALT: Final = secrets.token_bytes(16)
 
 _ORDERS_MAX: Final = 64
 _NAMES_BYTES_MAX: Final = 1024
@@ -27,14 +42,38 @@ _NAMES_BYTES_MAX: Final = 1024
 Names = tuple[str, ...]
 
 
+def misdirected(
+    frame: Frame, addresses: Collection[str], clock_ms: Callable[[], int]
+) -> str | None:
+    """Return why a sealed request is not for the server at ``addresses``, or is not for this time.
+
+    None for one that is, and for one without a seal. ``clock_ms`` is asked for sealed ones alone.
+    """
+    if SEAL_FIELD not in frame.fields:
+        return None
+    receiver = frame.fields.get(SEALED_FOR_FIELD, "")
+    if receiver not in addresses:
+        return f"the request is sealed for {receiver!r}, which is not this server"
+    try:
+        age_ms = clock_ms() - int(frame.fields.get(SEALED_AT_FIELD, "")[:_DIGITS_MAX])
+    except ValueError:
+        return "the request has a seal without a time"
+    if abs(age_ms) > SEAL_AGE_MS:
+        return f"the request was sealed {age_ms / 1000:.0f} s ago: set the clocks of both brokers"
+    return None
+
+
 @final
 class SignatureCheck:
     """The signatures of one secret key."""
 
-    __slots__ = ("_inner", "_orders", "_outer")
+    __slots__ = ("_inner", "_orders", "_outer", "_secret_key", "mark")
 
     def __init__(self, secret_key: str) -> None:
+        self._secret_key = secret_key
         key = secret_key.encode()
+        self.mark: str = hashlib.blake2b(key, key=_SALT, digest_size=8).hexdigest()
+        """A mark of the key, the same in this process for as long as the key is."""
         if len(key) > _BLOCK_BYTES:
             key = hashlib.sha1(key).digest()
         block = key.ljust(_BLOCK_BYTES, b"\0")
@@ -48,9 +87,15 @@ class SignatureCheck:
     def is_signed(self, frame: Frame) -> bool:
         """Return whether a request has been signed with the key, and not changed since.
 
+        One with a seal needs no signature; ``misdirected`` tells whom it is for.
         Java clients since 4.9.4 sign a flag of queries that earlier ones add afterwards: it may
         be signed or not.
         """
+        given = frame.fields.get(SEAL_FIELD)
+        if given is not None:
+            content = sealed_content(frame.code, frame.fields, frame.body)
+            expected = seal(content, self._secret_key)
+            return hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
         names = tuple(frame.fields)
         order = self._orders.get(names)
         if order is not None and self._fits(order(frame.fields), frame):

@@ -3,12 +3,14 @@
 Source: RocketMQ 4.9.8, BrokerController.
 """
 
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, final
 
 import trio
+
+from lanemq.wire.kv import NamespaceStatus
+from lanemq.wire.requests import Port
 
 from ..acl import AccessControl, AccountControl
 from ..acl import register as register_accounts
@@ -18,8 +20,19 @@ from ..net._dispatch import Handlers
 from ..net._loop_watch import LoopWatch, Timed, loop_watch
 from ..net._server import Server
 from ..net.transport._tls import ServerTls
+from ..sessions.values._results import add_encoders
 from . import _typed_handlers
-from .admin import _config, _groups, _queue_contents, _relay, _rocksdb, _runtime, _stats
+from .admin import (
+    _config,
+    _direct_consumption,
+    _groups,
+    _queue_contents,
+    _relay,
+    _rocksdb,
+    _runtime,
+    _static_topics,
+    _stats,
+)
 from .admin._own_queues import OwnQueues
 from .context._context import BrokerContext
 from .delays._delay import DelayService
@@ -35,12 +48,21 @@ from .timers._service import TimerService
 from .transactions import _ends
 from .transactions._checks import Checks
 from .transactions._table import HalfTable
-from .values._results import add_encoders
+from .values._own_properties import answered_properties
 from .writing._undelivered import Undelivered
 
 SAMPLE_S: Final = 1.0
 
-_WITHOUT_TASKS: Final = (_send_back, _replies, _config, _groups, _runtime, _recall)
+_WITHOUT_TASKS: Final = (
+    _send_back,
+    _replies,
+    _config,
+    _direct_consumption,
+    _groups,
+    _runtime,
+    _static_topics,
+    _recall,
+)
 _WITH_QUEUES: Final = (_queue_contents, _relay, _stats)
 
 
@@ -52,7 +74,7 @@ class Broker:
         self,
         context: BrokerContext,
         *,
-        is_alone: Callable[[], bool] = lambda: False,
+        is_alone: Callable[[], bool] | None = None,
         tls: ServerTls | None = None,
     ) -> None:
         config, store = context.config, context.store
@@ -60,7 +82,7 @@ class Broker:
         self.address = context.address
         """The address for name servers and clients; ``host:port`` as text."""
         self.context = context
-        self.handlers = Handlers()
+        self.handlers = Handlers(Port.BROKER)
         for module in _WITHOUT_TASKS:
             module.register(self.handlers, context)
         queues = OwnQueues(broker_name=config.broker_name, store=store, topics=context.topics)
@@ -72,7 +94,12 @@ class Broker:
         """The sends through which this process's logical listener stores; it answers itself."""
         self.pulls = _pull.register(self.handlers, context)
         """The pulls that this process's logical listener reads with."""
-        add_encoders(self.handlers, config=config, host=context.store_host, store=store)
+        add_encoders(
+            self.handlers,
+            properties=answered_properties(config),
+            host=context.store_host,
+            read_log=store.read_log,
+        )
         self._checks = _rocksdb.register(self.handlers, store=store)
         self._client_management = _client_management.register(self.handlers, context)
         undelivered = Undelivered(
@@ -107,9 +134,13 @@ class Broker:
             tls=tls or ServerTls(),
         )
 
+    def key_statuses(self) -> list[NamespaceStatus]:
+        """Return the status of each partition of keys that is here."""
+        return [] if self._kv is None else self._kv.statuses()
+
     def _register_access(self, access_control: AccessControl | None) -> None:
         if isinstance(access_control, UserControl):
-            register_users(self.handlers, access_control.table)
+            register_users(self.handlers, access_control.table, access_control.signer)
         elif isinstance(access_control, AccountControl):
             register_accounts(
                 self.handlers,
@@ -143,13 +174,19 @@ class Broker:
             "expiring segments": self._logical.retention.run,
             "keeping groups' progress in logical queues": self.context.logical_progress.run,
             "sampling": self._sample,
+            "searching by key": self.typed.messages.turns.run,
+            "telling members of groups": self._client_management.notes.run,
         }
         if self._timers is not None:
             tasks["timers"] = self._timers.task.run
         if self._kv is not None:
             tasks["expiring keys"] = self._kv.run
+            tasks["expiring many keys at once"] = self._kv.writes.own.run
+            tasks["reading keys"] = self._kv.turns.run
             tasks["making namespaces of keys"] = self._kv.writes.new.run
             tasks["moving partitions of keys"] = self._kv.takeovers.run
+            tasks["claiming namespaces of keys"] = self._kv.claims.run
+            tasks["deleting namespaces of keys"] = self._kv.deletions.run
         if self.context.access_control is not None:
             tasks["reading accounts again"] = self.context.access_control.run
         async with trio.open_nursery() as nursery:
@@ -165,11 +202,13 @@ class Broker:
         log files beyond their retention go, whatever the hour. Raises ``OSError``,
         ``StoreUnwritable``.
         """
+        if self._kv is not None:
+            self._kv.writes.clock.follow()
         await self._delays.task.look_again()
         if self._timers is not None:
             await self._timers.task.look_again()
         if self._kv is not None:
-            self._kv.writes.tick(self.context.now_ms())
+            self._kv.writes.own.tick()
         await self._transactions.check()
         await self.context.store.clean()
 
@@ -183,7 +222,7 @@ class Broker:
         context = self.context
         while True:
             await trio.sleep(SAMPLE_S)
-            context.statistics.sample(context.now_s(), time.localtime().tm_yday)
+            context.statistics.sample(context.now_s(), context.day())
 
 
 async def _timed(task: Callable[[], Awaitable[None]], watch: LoopWatch, who: str) -> None:

@@ -34,6 +34,6 @@ def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) ->
         group_offsets=group_offsets,
         queue_offsets=queue_offsets,
         locks=_lock_requests.register(handlers, broker),
-        messages=_query.register(handlers, config=broker.config, store=broker.store),
+        messages=_query.register(handlers, broker),
         topics=_topics.register(handlers, broker, queues=queues),
     )

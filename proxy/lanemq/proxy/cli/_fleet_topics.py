@@ -5,7 +5,6 @@ fleet gets ends of those there are, and no more queues. Nothing is put back of a
 logical queues anywhere: where a broker lacks it, it is being deleted, or the broker has joined.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +12,14 @@ from typing import Final, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.sdk import Credentials, Dial, LanemqError, dial_tcp
 from lanemq.sdk.admin import AdminClient, open_admin
-from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX
+from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, queue_ids
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import LogicalQueues, logical_queues_by_topic
 
-LOGGER = logging.getLogger("lanemq.proxy.fleet")
+LOGGER = get_logger("lanemq.proxy.fleet")
 
 LOOK_S: Final = 0.5
 """Seconds between two looks for new topics, which brokers make when messages come."""
@@ -44,7 +44,7 @@ class Seen:
             for segment in (queues.segments if queues is not None else ())
             if segment.broker_name == self.name
         }
-        return set(range(config.queue_count)) <= in_segments
+        return in_segments.issuperset(queue_ids(config.queue_count))
 
 
 async def keep_logical(
@@ -114,7 +114,7 @@ async def _balance(admin: AdminClient, seen: Sequence[Seen]) -> None:
     """Move some ends of logical queues to brokers that have joined."""
     for topic, index, destination in shares(seen):
         await admin.migrate_logical_queue(topic, index, destination)
-        LOGGER.info("topic %s: logical queue %d goes on at %s", topic, index, destination)
+        LOGGER.info("topic %s: logical queue %d continues at %s", topic, index, destination)
 
 
 def shares(seen: Sequence[Seen]) -> Iterator[tuple[str, int, str]]:

@@ -6,13 +6,15 @@ from typing import final
 
 import click
 
+from lanemq.local.cli import CommandFailed
+
 GROUP = "lanemq.commands"
 BROKER_FILE = "lanemq.read_broker_file"
 """The key in a context's ``meta`` of the function that reads a broker's configuration file."""
 
 
 @final
-class Interrupted(click.ClickException):
+class Interrupted(CommandFailed):
     """The end of a command by Ctrl-C; click's own exit status, 1, means something else here."""
 
     exit_code = 2
@@ -46,7 +48,7 @@ def _unavailable(name: str, module: str) -> click.Command:
     """Make a stand-in for a part that is not installed, so that the others stay usable."""
 
     def fail(arguments: tuple[str, ...]) -> None:
-        raise click.ClickException(f"{name!r} needs the Python module {module!r}: install it first")
+        raise CommandFailed(f"{name!r} needs the Python module {module!r}: install it first")
 
     return click.Command(
         name,

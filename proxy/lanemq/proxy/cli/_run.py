@@ -15,12 +15,15 @@ import click
 import msgspec
 import trio
 
+from lanemq.local import get_logger, print_json, print_line
+from lanemq.local.cli import CommandFailed
+
 from .._settings import ConfigError
 from ..net.limits._allocator import map_large_blocks
 from ..net.limits._descriptors import raise_limit
 from ..net.transport._listen import AddressUnavailable
 
-LOGGER = logging.getLogger("lanemq.proxy.cli")
+LOGGER = get_logger("lanemq.proxy.cli")
 
 PARENT_LOOK_S = 0.5
 PRIVATE_UMASK = 0o077
@@ -125,7 +128,7 @@ def run_until_signalled(
         if text is None:
             raise
         LOGGER.debug("the whole error", exc_info=cause)
-        raise click.ClickException(text) from error
+        raise CommandFailed(text) from error
 
 
 async def _main(
@@ -159,9 +162,10 @@ async def _main(
                 # Objects alive now live to the end; each full collection would walk them in vain.
                 gc.freeze()
                 if as_json:
-                    print(msgspec.json.encode(ready.facts).decode(), flush=True)
+                    print_json(msgspec.json.encode(ready.facts))
                 else:
-                    print(*ready.lines, "ready", sep="\n", flush=True)
+                    for line in (*ready.lines, "ready"):
+                        print_line(line)
                 await stopping.wait()
             nursery.cancel_scope.cancel()
 

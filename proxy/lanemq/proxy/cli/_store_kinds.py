@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from lanemq.local import own_directory
+
 from .._settings import ConfigError
 
 OTHER_DATA: Final = "--data DIR, or storePathRootDir in the broker's file, takes another directory"
@@ -35,6 +37,18 @@ def refuse_fleet_stores(root: Path, *, keeps: str) -> None:
             f"{root} has no store of its own, but those of a fleet ({names}): {way_on}; "
             f"{OTHER_DATA}"
         )
+
+
+def claim_default_store(root: Path, *, is_given: bool) -> None:
+    """Make and check the store directory that a start without ``--data`` takes.
+
+    Its name is known to everybody, so the current directory may have one that another user put
+    there. Raises ``NotOwnDirectory`` and ``OSError``.
+    """
+    from ..broker.settings._store_settings import DEFAULT_STORE  # a command that starts a broker
+
+    if root == DEFAULT_STORE and not is_given:
+        own_directory(root)
 
 
 def refuse_lone_store(root: Path, count: int) -> None:

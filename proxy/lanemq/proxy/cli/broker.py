@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ..net.transport._listen import offering
+from ._http import OTHER_HTTP_PORT, http_options, with_http
 from ._run import (
     OTHER_BROKER_PORT,
     DirectoryPath,
@@ -16,7 +17,7 @@ from ._run import (
     run_until_signalled,
     server_options,
 )
-from ._store_kinds import refuse_fleet_stores
+from ._store_kinds import claim_default_store, refuse_fleet_stores
 
 KEEPS_FLEET = (
     "`lanemq serve --brokers {count}` goes on with them, and --data {first} with the first alone"
@@ -41,6 +42,7 @@ KEEPS_FLEET = (
     " allowMissingQueueFiles.",
 )
 @click.option("--parent", type=int, hidden=True, help="End when this process does.")
+@http_options(default="none")
 @server_options
 def broker(
     config_file: Path | None,
@@ -51,6 +53,8 @@ def broker(
     data: Path | None,
     allow_missing_queue_files: bool,
     parent: int | None,
+    http_host: str,
+    http_port: int | None,
     tls_config: Path | None,
     as_json: bool,
     log_level: str,
@@ -60,7 +64,7 @@ def broker(
     @asynccontextmanager
     async def services() -> AsyncIterator[Ready]:
         from ..broker import BrokerConfig
-        from ..process import open_broker
+        from ..process import broker_pages, open_broker
 
         options = given(
             namesrv_addr=namesrv,
@@ -72,12 +76,13 @@ def broker(
             allow_missing_queue_files=allow_missing_queue_files or None,
         )
         config = BrokerConfig.load(config_file, options)
+        claim_default_store(config.store_path_root_dir, is_given=data is not None)
         refuse_fleet_stores(config.store_path_root_dir, keeps=KEEPS_FLEET)
         # A process with a parent is one of a fleet, where `--port` is the name server's.
         option = "--port" if parent is None else "--broker-port"
         with offering(OTHER_BROKER_PORT.format(option=option)):
             async with open_broker(config) as running:
-                yield Ready(
+                ready = Ready(
                     (f"broker {running.name} {running.address}",),
                     {
                         "broker": str(running.address),
@@ -88,5 +93,9 @@ def broker(
                         "pid": os.getpid(),
                     },
                 )
+                pages = broker_pages(running.broker)
+                with offering(OTHER_HTTP_PORT):
+                    async with with_http(ready, pages, host=http_host, port=http_port) as ready:
+                        yield ready
 
     run_until_signalled(services, as_json=as_json, log_level=log_level, parent=parent)

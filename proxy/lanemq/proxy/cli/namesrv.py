@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from ..net.transport._listen import offering
+from ._http import OTHER_HTTP_PORT, http_options, with_http
 from ._run import OTHER_PORT, DirectoryPath, Ready, given, run_until_signalled, server_options
 
 
@@ -19,12 +20,15 @@ from ._run import OTHER_PORT, DirectoryPath, Ready, given, run_until_signalled, 
     type=DirectoryPath(),
     help="A directory to keep key-value configuration and changed settings in.  [default: none]",
 )
+@http_options(default="none")
 @server_options
 def namesrv(
     config_file: Path | None,
     host: str | None,
     port: int | None,
     data: Path | None,
+    http_host: str,
+    http_port: int | None,
     tls_config: Path | None,
     as_json: bool,
     log_level: str,
@@ -33,7 +37,8 @@ def namesrv(
 
     @asynccontextmanager
     async def services() -> AsyncIterator[Ready]:
-        from ..nameserver import NameServerConfig, open_nameserver
+        from ..nameserver import NameServerConfig, NameServerFamilies, open_nameserver
+        from ..net.http._pages import Pages
 
         options = given(
             bind_address=host,
@@ -45,6 +50,10 @@ def namesrv(
         config = NameServerConfig.load(config_file, options)
         with offering(f"{OTHER_PORT}, as does listenPort in the file of -c"):
             async with open_nameserver(config) as server:
-                yield Ready((f"name server {server.address}",), {"namesrv": server.address})
+                ready = Ready((f"name server {server.address}",), {"namesrv": server.address})
+                pages = Pages(NameServerFamilies(budget=server.budget, routes=server.routes).all)
+                with offering(OTHER_HTTP_PORT):
+                    async with with_http(ready, pages, host=http_host, port=http_port) as ready:
+                        yield ready
 
     run_until_signalled(services, as_json=as_json, log_level=log_level)

@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..net.transport._listen import offering
+from ._http import DEFAULT_PORT, OTHER_HTTP_PORT, chosen_port, http_options, with_http
 from ._run import (
     OTHER_BROKER_PORT,
     OTHER_PORT,
@@ -19,11 +20,12 @@ from ._run import (
     run_until_signalled,
     server_options,
 )
-from ._store_kinds import refuse_fleet_stores, refuse_lone_store
+from ._store_kinds import claim_default_store, refuse_fleet_stores, refuse_lone_store
 
 if TYPE_CHECKING:
     from ..broker import BrokerConfig
-    from ..nameserver import NameServer, NameServerConfig
+    from ..nameserver import NameServer, NameServerConfig, NameServerFamilies
+    from ..net.http._pages import Pages
     from ..net.limits._budget import Budget
     from ..process import RunningBroker
     from ..tls import SelfSigned
@@ -71,6 +73,7 @@ server's start."""
     is_flag=True,
     help="Take connections with TLS only, with a certificate made for trying it out.",
 )
+@http_options(default=f"{DEFAULT_PORT}; any that is free with --port 0, or if it is taken")
 @server_options
 def serve(
     host: str | None,
@@ -80,6 +83,8 @@ def serve(
     config_file: Path | None,
     brokers: int,
     makes_certificates: bool,
+    http_host: str,
+    http_port: int | None,
     tls_config: Path | None,
     as_json: bool,
     log_level: str,
@@ -96,7 +101,8 @@ def serve(
 
     @asynccontextmanager
     async def services() -> AsyncIterator[Ready]:
-        from ..nameserver import open_nameserver
+        from ..nameserver import NameServerFamilies, open_nameserver
+        from ..net.http._pages import Pages
         from ..net.limits._budget import Budget
         from ._fleet import serve_fleet
 
@@ -106,6 +112,7 @@ def serve(
             tls_config_file=tls_config,
         )
         config, files = _configured(config_file, options, host, brokers, makes_certificates)
+        claim_default_store(config.store_path_root_dir, is_given=data is not None)
         budget = Budget(config.peer_memory_bytes)
         async with AsyncExitStack() as stack:
             with offering(OTHER_PORT):
@@ -117,12 +124,19 @@ def serve(
             servers = (f"{near}:{name_server.port}", *config.name_servers)
             has_others = bool(config.name_servers)
             config = replace(config, namesrv_addr=";".join(servers))
+            opening: AbstractAsyncContextManager[tuple[Ready, Pages]]
+            own = NameServerFamilies(budget=budget, routes=name_server.routes)
             if brokers > 1:
-                opening = serve_fleet(config, brokers, name_server.address, config_file, log_level)
+                fleet = serve_fleet(config, brokers, name_server.address, config_file, log_level)
+                opening = _fleet_with_pages(fleet, Pages(own.all))
             else:
-                opening = _one_broker(config, name_server, budget, has_others=has_others)
+                opening = _one_broker(config, name_server, budget, own, has_others=has_others)
             with offering(OTHER_BROKER_PORT.format(option="--broker-port")):
-                ready = await stack.enter_async_context(opening)
+                ready, pages = await stack.enter_async_context(opening)
+            at = chosen_port(http_host, http_port, port)
+            served = with_http(ready, pages, host=http_host, port=at)
+            with offering(OTHER_HTTP_PORT):
+                ready = await stack.enter_async_context(served)
             yield _with_tls(ready, files)
 
     run_until_signalled(services, as_json=as_json, log_level=log_level)
@@ -185,7 +199,7 @@ def _configured(
 def _name_server_config(config: "BrokerConfig", port: int) -> "NameServerConfig":
     """Make the configuration of the broker's own name server: with the same TLS."""
     from ..nameserver import NameServerConfig
-    from ..tls import TlsSettings
+    from ..tls import PortTlsSettings
 
     own = config.store_path_root_dir / "namesrv"
     return NameServerConfig(
@@ -194,22 +208,35 @@ def _name_server_config(config: "BrokerConfig", port: int) -> "NameServerConfig"
         kv_config_path=own / "kvConfig.json",
         config_store_path=own / "namesrv.properties",
         logical_queue_wait_time=OWN_BROKERS_MS,
-        **{one.name: getattr(config, one.name) for one in fields(TlsSettings)},
+        **{one.name: getattr(config, one.name) for one in fields(PortTlsSettings)},
     )
 
 
 @asynccontextmanager
 async def _one_broker(
-    config: "BrokerConfig", name_server: "NameServer", budget: "Budget", *, has_others: bool
-) -> AsyncIterator[Ready]:
+    config: "BrokerConfig",
+    name_server: "NameServer",
+    budget: "Budget",
+    own: "NameServerFamilies",
+    *,
+    has_others: bool,
+) -> "AsyncIterator[tuple[Ready, Pages]]":
     """Run a broker in this process. ``has_others``: whether it has other name servers, too."""
-    from ..process import open_broker
+    from ..process import broker_pages, open_broker
 
     def is_alone() -> bool:
         return not has_others and name_server.known.names <= {config.broker_name}
 
     async with open_broker(config, budget=budget, is_alone=is_alone) as broker:
-        yield _ready(config, name_server, broker)
+        yield _ready(config, name_server, broker), broker_pages(broker.broker, own.all)
+
+
+@asynccontextmanager
+async def _fleet_with_pages(
+    fleet: AbstractAsyncContextManager[Ready], pages: "Pages"
+) -> "AsyncIterator[tuple[Ready, Pages]]":
+    async with fleet as ready:
+        yield ready, pages
 
 
 def _ready(config: "BrokerConfig", name_server: "NameServer", broker: "RunningBroker") -> Ready:

@@ -10,7 +10,7 @@ from typing import final
 from .._settings import setting
 from ..net.limits._budget import PEER_MEMORY_MOST, limit_bytes_of
 from ..net.limits._limits import Limits
-from ..tls import TlsSettings
+from ..tls import LINK_KEYS, PortTlsSettings
 
 _OTHER_KEYS = frozenset(
     """
@@ -33,7 +33,7 @@ BLOCKED_KEYS = frozenset({"configBlackList", "configStorePath", "kvConfigPath", 
 
 @final
 @dataclasses.dataclass(kw_only=True, slots=True)
-class NameServerConfig(TlsSettings):
+class NameServerConfig(PortTlsSettings):
     """The settings of one name server. Raises ``ConfigError`` for what cannot work."""
 
     bind_address: str = setting("0.0.0.0")
@@ -64,7 +64,8 @@ class NameServerConfig(TlsSettings):
 
     @classmethod
     def other_apache_keys(cls) -> frozenset[str]:
-        return _OTHER_KEYS | TlsSettings.other_apache_keys()
+        # It connects to nobody.
+        return _OTHER_KEYS | LINK_KEYS | PortTlsSettings.other_apache_keys()
 
     @property
     def peer_memory_bytes(self) -> int:

@@ -3,49 +3,56 @@
 Source: RocketMQ 4.9.8, DefaultRequestProcessor of the name server.
 """
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import partial
-from typing import Final, final
+from typing import final
 
-import trio
-
-from lanemq.storage import replace_file
-from lanemq.wire import ORDER_TOPIC_NAMESPACE, Refused, RequestCode, ResponseCode, Version
-from lanemq.wire.bodies import DataVersion, KVTable, TopicList
+from lanemq.local import get_logger, replace_file
+from lanemq.wire import (
+    ORDER_TOPIC_NAMESPACE,
+    Refused,
+    RequestCode,
+    ResponseCode,
+    Version,
+)
+from lanemq.wire.bodies import DataVersion
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import (
-    AddWritePermOfBroker,
-    AddWritePermOfBrokerResponse,
-    DeleteTopicFromNamesrv,
     GetRouteInfo,
-    GetTopicsByCluster,
     QueryDataVersion,
     QueryDataVersionResponse,
     RegisterBroker,
     RegisterBrokerResponse,
     UnregisterBroker,
-    WipeWritePermOfBroker,
-    WipeWritePermOfBrokerResponse,
 )
+from lanemq.wire.logical import LOGICAL_QUEUES_MEMBER
 
 from .._settings import ConfigError, parse_properties
 from ..net._dispatch import QUICK_BODY_BYTES, Handlers, typed
 from ..net._session import Session
+from ..net._turns import Steps, all_steps, reply_with, step_by_step
 from ._config import BLOCKED_KEYS, NameServerConfig
 from ._known import KnownBrokers
 from ._kv import KVConfig
 from ._kv_requests import KVRequests
-from ._requests import RegistrationRead, asker, is_compressed, registration, wanted_indices
-from .logical._routes import Asker, LogicalRoutes
+from ._long_registrations import LongRegistrations
+from ._requests import (
+    RegistrationRead,
+    asker,
+    is_compressed,
+    registration,
+    wanted_indices,
+)
+from ._row_changes import RowChanges
+from ._topic_lists import TopicLists
+from .logical._registration import LogicalRegistration
+from .logical._routes import Asker, LogicalTopics
+from .logical._view import ShownTopic
 from .routes._registration import Registration, is_changed
-from .routes._table import RouteTable
+from .routes._rows import ROWS_OF_A_STEP
+from .routes._table import FILTER_SERVERS_MAX, RouteTable
 
-LOGGER = logging.getLogger("lanemq.proxy.nameserver")
-
-READING_THREADS: Final = 2
-"""Threads for long registrations; the disk of a broker in the same process needs threads, too."""
+LOGGER = get_logger("lanemq.proxy.nameserver", by_peers=True)
 
 
 @final
@@ -64,32 +71,24 @@ class NameServerHandlers:
         self._config = config
         self._routes = routes
         self._kv = kv
+        self._claims = KVRequests(kv)
         self._known = known if known is not None else KnownBrokers(None)
-        self._reading = trio.CapacityLimiter(READING_THREADS)
+        self._long = LongRegistrations()
         self._now_s = now_s
-        self._logical = LogicalRoutes(routes, wait_s=config.logical_queue_wait_time / 1000)
+        self._logical = LogicalTopics(routes, wait_s=config.logical_queue_wait_time / 1000)
+        self._changes = RowChanges(routes, self._delete_logical, self._long)
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every handler under its code."""
         add = handlers.add
-        KVRequests(self._kv).add_to(handlers)
+        self._claims.add_to(handlers)
+        TopicLists(self._routes).add_to(handlers)
+        self._changes.add_to(handlers)
         add(RequestCode.REGISTER_BROKER, typed(RegisterBroker, self._register))
         add(RequestCode.UNREGISTER_BROKER, typed(UnregisterBroker, self._unregister))
         add(RequestCode.QUERY_DATA_VERSION, typed(QueryDataVersion, self._query_version))
         add(RequestCode.GET_ROUTEINFO_BY_TOPIC, typed(GetRouteInfo, self._route))
         add(RequestCode.GET_BROKER_CLUSTER_INFO, self._cluster_info)
-        add(RequestCode.WIPE_WRITE_PERM_OF_BROKER, typed(WipeWritePermOfBroker, self._wipe_write))
-        add(RequestCode.ADD_WRITE_PERM_OF_BROKER, typed(AddWritePermOfBroker, self._add_write))
-        add(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, self._all_topics)
-        add(RequestCode.DELETE_TOPIC_IN_NAMESRV, typed(DeleteTopicFromNamesrv, self._delete_topic))
-        add(RequestCode.GET_TOPICS_BY_CLUSTER, typed(GetTopicsByCluster, self._topics_of_cluster))
-        add(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, self._system_topics)
-        add(RequestCode.GET_UNIT_TOPIC_LIST, self._by_unit(unit=True, unit_sub=None))
-        add(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST, self._by_unit(unit=None, unit_sub=True))
-        add(
-            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
-            self._by_unit(unit=False, unit_sub=True),
-        )
         add(RequestCode.UPDATE_NAMESRV_CONFIG, self._update_config)
         add(RequestCode.GET_NAMESRV_CONFIG, self._get_config)
 
@@ -98,69 +97,88 @@ class NameServerHandlers:
     def _register(
         self, header: RegisterBroker, frame: Frame, session: Session
     ) -> Frame | Awaitable[Frame]:
-        if len(frame.body) > QUICK_BODY_BYTES or is_compressed(header, frame):
+        is_long = len(frame.body) > QUICK_BODY_BYTES or is_compressed(header, frame)
+        if is_long or self._long.is_taking(header.broker_name):
             return self._register_long(header, frame, session)
-        return self._registered(header, frame, session, registration(header, frame))
+        read = registration(header, frame)
+        if self._takes_turns(read[1]):
+            return self._register_in_turns(header, frame, session, read)
+        return all_steps(self._registered(header, frame, session, read))
+
+    def _takes_turns(self, said: LogicalRegistration) -> bool:
+        """Return whether a registration concerns many topics, though it may name few of them."""
+        deleted = said.deleted_logs_of_keys(self._routes)
+        return len(deleted) > ROWS_OF_A_STEP or self._logical.takes_turns(said)
 
     async def _register_long(self, header: RegisterBroker, frame: Frame, session: Session) -> Frame:
-        """Register with a body that takes a while to read.
+        """Register with a body that takes a while to read, or behind one of the same broker.
 
         Like at Apache's, nothing is said of the order of requests that do not wait for answers.
         """
-        read = partial(registration, header, frame)
-        found = await trio.to_thread.run_sync(read, limiter=self._reading)
-        return self._registered(header, frame, session, found)
+        read = await self._long.read(header, frame, session)
+        return await self._register_in_turns(header, frame, session, read)
+
+    async def _register_in_turns(
+        self, header: RegisterBroker, frame: Frame, session: Session, read: RegistrationRead
+    ) -> Frame:
+        async with self._long.taking(header.broker_name):
+            with self._logical.taking_over(read[1].queues):
+                return await step_by_step(self._registered(header, frame, session, read))
 
     def _registered(
         self, header: RegisterBroker, frame: Frame, session: Session, read: RegistrationRead
-    ) -> Frame:
+    ) -> Steps[Frame]:
         body, said = read
         wrapper = body.topic_config_wrapper
-        known_before = self._routes.is_registered(header.broker_addr)
-        self._known.note(header.broker_name)
-        master = self._routes.register(
+        address, name, host = header.broker_addr, header.broker_name, session.peer.host
+        problem = self._routes.no_room(address, connection=session.id, host=host)
+        if problem is not None:
+            LOGGER.warning("broker %s %s is refused: %s", name, address, problem)
+            raise Refused(ResponseCode.SYSTEM_BUSY, problem)
+        known_before = self._routes.is_registered(address)
+        self._known.note(name)
+        if self._forget_at_end not in session.on_close:
+            session.on_close.append(self._forget_at_end)
+        filters = body.filter_server_list if frame.version >= Version.V3_0_11 else None
+        if filters is not None and len(filters) > FILTER_SERVERS_MAX:
+            kept = FILTER_SERVERS_MAX
+            LOGGER.warning("broker %s has %d filter servers: %d are kept", name, len(filters), kept)
+        master = yield from self._routes.register_in_steps(
             Registration(
                 cluster=header.cluster_name,
-                broker_name=header.broker_name,
+                broker_name=name,
                 broker_id=header.broker_id,
-                address=header.broker_addr,
+                address=address,
+                host=host,
                 ha_address=header.ha_server_addr,
                 data_version=wrapper.data_version,
                 topics=tuple(wrapper.topic_config_table.values()),
-                filter_servers=(
-                    body.filter_server_list if frame.version >= Version.V3_0_11 else None
-                ),
+                filter_servers=filters,
             ),
             now_s=self._now_s(),
             connection=session.id,
         )
-        self._logical.register(
+        for number, topic in enumerate(said.deleted_logs_of_keys(self._routes)):
+            if number and number % ROWS_OF_A_STEP == 0:
+                yield None
+            self._routes.delete_topic(topic, broker=name)
+        yield from self._logical.register_in_steps(
             said, now_s=self._now_s(), connection=session.id, was_known=known_before
         )
         self._log_news()
         if not known_before:
-            LOGGER.info(
-                "broker %s %s of cluster %s has registered",
-                header.broker_name,
-                header.broker_addr,
-                header.cluster_name,
-            )
-        if self._forget_at_end not in session.on_close:
-            session.on_close.append(self._forget_at_end)
-        self._charge(session, header.broker_addr)
+            named = name, address, header.cluster_name
+            LOGGER.info("broker %s %s of cluster %s has registered", *named)
+        self._charge(session, address)
+        to_java = None if said.report is None else self._config.serve_logical_queue_to_java
         answer = RegisterBrokerResponse(
             ha_server_addr=master.ha_address,
             master_addr=master.master_address,
-            serve_logical_queue_to_java=(
-                None if said.report is None else self._config.serve_logical_queue_to_java
-            ),
+            serve_logical_queue_to_java=to_java,
         )
-        order = None
-        if self._config.return_order_topic_config_to_broker:
-            order = self._kv.namespace(ORDER_TOPIC_NAMESPACE)
-        return frame.reply(
-            fields=answer.to_fields(), body=b"" if order is None else KVTable(order).encode()
-        )
+        is_told = self._config.return_order_topic_config_to_broker
+        order = self._kv.answer(ORDER_TOPIC_NAMESPACE) if is_told else b""
+        return frame.reply(fields=answer.to_fields(), body=order)
 
     def _charge(self, session: Session, address: str) -> None:
         """Charge a connection for the rows of the broker at ``address``.
@@ -177,7 +195,9 @@ class NameServerHandlers:
         for address in self._routes.connection_closed(session.id):
             LOGGER.warning("broker %s is gone: its connection has ended", address)
 
-    def _unregister(self, header: UnregisterBroker, frame: Frame, session: Session) -> Frame:
+    def _unregister(
+        self, header: UnregisterBroker, frame: Frame, session: Session
+    ) -> Frame | Awaitable[Frame]:
         name = header.broker_name
         if (
             header.forget_logical_queues
@@ -188,11 +208,15 @@ class NameServerHandlers:
             raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
         self._routes.unregister(broker_name=header.broker_name, address=header.broker_addr)
         LOGGER.info("broker %s %s has unregistered", header.broker_name, header.broker_addr)
-        if header.forget_logical_queues:
-            self._logical.forget_broker(header.broker_name, now_s=self._now_s())
-            LOGGER.info("%s: the logical queues of %s are forgotten", session, header.broker_name)
-            self._log_news()
-        return frame.reply()
+        reply = frame.reply()
+        return self._forget_broker(name, frame, session) if header.forget_logical_queues else reply
+
+    async def _forget_broker(self, name: str, frame: Frame, session: Session) -> Frame:
+        async with self._long.taking(name):
+            await step_by_step(self._logical.forget_broker_in_steps(name, now_s=self._now_s()))
+        LOGGER.info("%s: the logical queues of %s are forgotten", session, name)
+        self._log_news()
+        return await self._claims.forget_broker(name, frame)
 
     def _query_version(self, header: QueryDataVersion, frame: Frame, session: Session) -> Frame:
         known = self._routes.data_version(header.broker_addr)
@@ -204,22 +228,32 @@ class NameServerHandlers:
             body=b"" if known is None else known.encode(),
         )
 
-    def _wipe_write(self, header: WipeWritePermOfBroker, frame: Frame, session: Session) -> Frame:
-        count = self._routes.wipe_write_permission(header.broker_name)
-        LOGGER.info("%s: broker %s made read-only in %d topics", session, header.broker_name, count)
-        return frame.reply(fields=WipeWritePermOfBrokerResponse(wipe_topic_count=count).to_fields())
-
-    def _add_write(self, header: AddWritePermOfBroker, frame: Frame, session: Session) -> Frame:
-        count = self._routes.add_write_permission(header.broker_name)
-        LOGGER.info("%s: broker %s made writable in %d topics", session, header.broker_name, count)
-        return frame.reply(fields=AddWritePermOfBrokerResponse(add_topic_count=count).to_fields())
-
-    def _cluster_info(self, frame: Frame, session: Session) -> Frame:
-        return frame.reply(body=self._routes.cluster_info().encode())
+    def _cluster_info(self, frame: Frame, session: Session) -> Frame | Awaitable[Frame]:
+        info = self._routes.cluster_info()
+        fields = self._known.asked_by(frame.fields)
+        return reply_with(frame, session, info, len(info.broker_addr_table), fields)
 
     # Topics
 
-    def _route(self, header: GetRouteInfo, frame: Frame, session: Session) -> Frame:
+    def _route(
+        self, header: GetRouteInfo, frame: Frame, session: Session
+    ) -> Frame | Awaitable[Frame]:
+        client = asker(header, frame)
+        if self._logical.is_long(header.topic, client, now_s=self._now_s()):
+            return self._route_later(header, frame, session)
+        return self._route_with(header, frame, session, None)
+
+    async def _route_later(self, header: GetRouteInfo, frame: Frame, session: Session) -> Frame:
+        async with self._long.taking(""):  # behind registrations, which change the topic
+            client, now_s = asker(header, frame), self._now_s()
+            steps = self._logical.view_in_steps(header.topic, client, now_s=now_s)
+            view = await step_by_step(steps)
+        answer = self._route_with(header, frame, session, view)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def _route_with(
+        self, header: GetRouteInfo, frame: Frame, session: Session, view: ShownTopic | None
+    ) -> Frame | Awaitable[Frame]:
         route, client = self._routes.route(header.topic), asker(header, frame)
         if route is not None:
             if self._config.order_message_enable:
@@ -232,6 +266,7 @@ class NameServerHandlers:
                 now_s=self._now_s(),
                 serve_to_java=self._config.serve_logical_queue_to_java,
                 indices=wanted_indices(header),
+                view=view,
             )
             self._log_news()
         if route is None:
@@ -244,38 +279,13 @@ class NameServerHandlers:
             or header.accept_standard_json_only is True
             or client is not Asker.OLD
         )
-        return frame.reply(body=route.encode(standard=standard))
+        queues = route.extra.get(LOGICAL_QUEUES_MEMBER)
+        parts = 2 * len(route.broker_datas) + (len(queues) if isinstance(queues, dict) else 0)
+        return reply_with(frame, session, route, parts, standard=standard)
 
-    def _delete_topic(
-        self, header: DeleteTopicFromNamesrv, frame: Frame, session: Session
-    ) -> Frame:
-        cluster = header.cluster_name or None
-        self._routes.delete_topic(header.topic, cluster=cluster)
-        self._logical.delete_topic(header.topic, cluster=cluster, now_s=self._now_s())
+    def _delete_logical(self, topic: str, cluster: str | None) -> None:
+        self._logical.delete_topic(topic, cluster=cluster, now_s=self._now_s())
         self._log_news()
-        return frame.reply()
-
-    def _all_topics(self, frame: Frame, session: Session) -> Frame:
-        return frame.reply(body=TopicList(tuple(self._routes.topics())).encode())
-
-    def _topics_of_cluster(
-        self, header: GetTopicsByCluster, frame: Frame, session: Session
-    ) -> Frame:
-        topics = self._routes.topics_of_cluster(header.cluster)
-        return frame.reply(body=TopicList(tuple(topics)).encode())
-
-    def _system_topics(self, frame: Frame, session: Session) -> Frame:
-        topics, address = self._routes.system_topics()
-        return frame.reply(body=TopicList(tuple(topics), address).encode())
-
-    def _by_unit(
-        self, *, unit: bool | None, unit_sub: bool | None
-    ) -> Callable[[Frame, Session], Frame]:
-        def handle(frame: Frame, session: Session) -> Frame:
-            topics = self._routes.topics_by_unit(unit=unit, unit_sub=unit_sub)
-            return frame.reply(body=TopicList(tuple(topics)).encode())
-
-        return handle
 
     # Settings
 

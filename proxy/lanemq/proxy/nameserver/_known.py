@@ -1,13 +1,14 @@
 """The brokers that have ever registered at a name server, present or not."""
 
 import json
-import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, final
 
-from lanemq.storage import replace_file
+from lanemq.local import get_logger, replace_file
+from lanemq.wire.kv import KNOWN_BROKERS_FIELD
 
-LOGGER = logging.getLogger("lanemq.proxy.nameserver")
+LOGGER = get_logger("lanemq.proxy.nameserver", by_peers=True)
 NAMES_MAX: Final = 1024
 """The most names that are kept; further ones are not told apart."""
 UNREADABLE: Final = "?"
@@ -36,6 +37,12 @@ class KnownBrokers:
             LOGGER.error("%s cannot be written, next try soon: %s", self._path, error)
         else:
             self._written = self.names
+
+    def asked_by(self, fields: Mapping[str, str]) -> dict[str, str]:
+        """Return the number of names as a field of an answer, if the request asks for it."""
+        if KNOWN_BROKERS_FIELD not in fields:
+            return {}
+        return {KNOWN_BROKERS_FIELD: str(len(self.names))}
 
     def may_know(self, name: str) -> bool:
         """Return whether a broker may have registered once; True where names were not kept."""

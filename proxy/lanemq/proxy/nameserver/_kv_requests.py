@@ -3,6 +3,7 @@
 Source: RocketMQ 4.9.8, DefaultRequestProcessor of the name server.
 """
 
+from collections.abc import Awaitable
 from typing import final
 
 import trio
@@ -17,10 +18,13 @@ from lanemq.wire.headers import (
     GetKVListByNamespace,
     PutKVConfig,
 )
+from lanemq.wire.kv import CLAIMS_NAMESPACE, claim_key, parse_claims
 
 from ..net._dispatch import Handlers, typed
 from ..net._session import Session
+from ..net._turns import reply_with
 from ._kv import KVConfig
+from ._kv_shares import KVShares
 
 
 @final
@@ -29,6 +33,7 @@ class KVRequests:
 
     def __init__(self, kv: KVConfig) -> None:
         self._kv = kv
+        self._shares = KVShares(kv)
         self._changing = trio.Lock()
 
     def add_to(self, handlers: Handlers) -> None:
@@ -41,8 +46,8 @@ class KVRequests:
 
     async def put(self, header: PutKVConfig, frame: Frame, session: Session) -> Frame:
         async with self._changing:
-            put = self._kv.put
-            await trio.to_thread.run_sync(put, header.namespace, header.key, header.value)
+            host, put = session.peer.host, self._shares.put
+            await trio.to_thread.run_sync(put, host, header.namespace, header.key, header.value)
         return frame.reply()
 
     def get(self, header: GetKVConfig, frame: Frame, session: Session) -> Frame:
@@ -54,12 +59,24 @@ class KVRequests:
 
     async def delete(self, header: DeleteKVConfig, frame: Frame, session: Session) -> Frame:
         async with self._changing:
-            await trio.to_thread.run_sync(self._kv.delete, header.namespace, header.key)
+            await trio.to_thread.run_sync(self._shares.delete, header.namespace, header.key)
         return frame.reply()
 
-    def table(self, header: GetKVListByNamespace, frame: Frame, session: Session) -> Frame:
+    async def forget_broker(self, broker_name: str, frame: Frame) -> Frame:
+        """Remove the claims of a broker to namespaces of keys, so that others may have them."""
+        async with self._changing:
+            claims = parse_claims(self._kv.namespace(CLAIMS_NAMESPACE) or {})
+            for namespace, broker in claims:
+                if broker == broker_name:
+                    key = claim_key(namespace, broker)
+                    await trio.to_thread.run_sync(self._shares.delete, CLAIMS_NAMESPACE, key)
+        return frame.reply()
+
+    def table(
+        self, header: GetKVListByNamespace, frame: Frame, session: Session
+    ) -> Frame | Awaitable[Frame]:
         table = self._kv.namespace(header.namespace)
         if table is None:
             remark = f"No config item, Namespace: {header.namespace}"
             raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
-        return frame.reply(body=KVTable(table).encode())
+        return reply_with(frame, session, KVTable(table), len(table))

@@ -3,7 +3,6 @@
 Source: RocketMQ 4.9.8, NamesrvController.
 """
 
-import logging
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +12,9 @@ from typing import Final, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.storage import Supervisor
+from lanemq.wire.requests import Port
 
 from .._settings import parse_properties, read_file
 from ..net._dispatch import Handlers
@@ -29,7 +30,7 @@ from .routes._table import RouteTable
 
 KNOWN_BROKERS: Final = "knownBrokers.json"
 """File beside the key-value configuration."""
-LOGGER = logging.getLogger("lanemq.proxy.nameserver")
+LOGGER = get_logger("lanemq.proxy.nameserver", by_peers=True)
 
 BROKER_SILENCE_S = 120.0
 """Seconds of silence after which a broker, which registers every 30 s, counts as gone."""
@@ -45,6 +46,7 @@ class NameServer:
     routes: RouteTable
     known: KnownBrokers
     """The brokers that it has ever known, as far back as its files go."""
+    budget: Budget
 
     @property
     def address(self) -> str:
@@ -71,9 +73,10 @@ async def open_nameserver(
     tls.say()
     kept = config.kv_config_path
     known = KnownBrokers(kept.with_name(KNOWN_BROKERS) if kept is not None else None)
+    budget = budget if budget is not None else Budget(config.peer_memory_bytes)
     running = run_nameserver(config, listeners=[listener], budget=budget, known=known, tls=tls)
     async with running as (_, routes):
-        yield NameServer(config.bind_address, listener.getsockname()[1], routes, known)
+        yield NameServer(config.bind_address, listener.getsockname()[1], routes, known, budget)
 
 
 @asynccontextmanager
@@ -90,7 +93,7 @@ async def run_nameserver(
     A simulation passes none of them and serves streams (``Server.serve_stream``). ``tls`` is made
     of the configuration where it is None.
     """
-    routes, handlers = RouteTable(), Handlers()
+    routes, handlers = RouteTable(), Handlers(Port.NAME_SERVER)
     kv = KVConfig(config.kv_config_path)
     NameServerHandlers(config, routes, kv, now_s=trio.current_time, known=known).add_to(handlers)
     budget = budget if budget is not None else Budget(config.peer_memory_bytes)

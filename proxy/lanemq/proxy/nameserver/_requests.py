@@ -1,11 +1,18 @@
 """Decoding of requests to a name server, beyond their headers."""
 
-import logging
 import re
 import zlib
 from typing import Final
 
-from lanemq.wire import Refused, RemoteProtocolError, ResponseCode, Version
+from lanemq.local import get_logger
+from lanemq.wire import (
+    MAX_GROUP_CHARACTERS,
+    TOPIC_QUEUES_MAX,
+    Refused,
+    RemoteProtocolError,
+    ResponseCode,
+    Version,
+)
 from lanemq.wire.bodies import RegisterBrokerBody, TopicConfigWrapper
 from lanemq.wire.frame import JAVA, Frame
 from lanemq.wire.headers import GetRouteInfo, RegisterBroker
@@ -15,13 +22,15 @@ from lanemq.wire.logical import (
     logical_queues_by_topic,
 )
 
-from .logical._routes import Asker, LogicalRegistration
+from .logical._registration import LogicalRegistration
+from .logical._routes import Asker
 
-LOGGER = logging.getLogger("lanemq.proxy.nameserver")
+LOGGER = get_logger("lanemq.proxy.nameserver", by_peers=True)
 
 ZLIB_MARK: Final = b"\x78"
 MEMORY_PER_BYTE: Final = 4
-"""Memory that logical queues take, about, as a multiple of their bytes in a registration."""
+"""Memory that topics and logical queues take, about, as a multiple of their bytes in a
+registration."""
 
 _SET = re.compile(r"\[([0-9, ]*)\]")
 
@@ -39,6 +48,16 @@ def registration(header: RegisterBroker, frame: Frame) -> RegistrationRead:
         raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
     body, is_packed = registration_body(header, frame), is_compressed(header, frame)
     wrapper = body.topic_config_wrapper
+    for topic in wrapper.topic_config_table.values():
+        if topic.queue_count > TOPIC_QUEUES_MAX:
+            LOGGER.warning(
+                "broker %r claims %d queues of topic %r: clients are told of %d",
+                header.broker_name[:MAX_GROUP_CHARACTERS],
+                topic.queue_count,
+                topic.topic_name[:MAX_GROUP_CHARACTERS],
+                TOPIC_QUEUES_MAX,
+            )
+            break
     said = LogicalRegistration(
         cluster=header.cluster_name,
         broker_name=header.broker_name,
@@ -63,6 +82,14 @@ def registration_body(header: RegisterBroker, frame: Frame) -> RegisterBrokerBod
     if is_compressed(header, frame):
         return RegisterBrokerBody.decode_compressed(frame.body)
     return RegisterBrokerBody.decode(frame.body)
+
+
+def reading_bytes(frame: Frame) -> int:
+    """Return the memory that it takes, about, to read a registration in the compressed form.
+
+    Raises ``RemoteProtocolError`` for one that is broken, or too long.
+    """
+    return MEMORY_PER_BYTE * RegisterBrokerBody.unpacked_size(frame.body)
 
 
 def is_compressed(header: RegisterBroker, frame: Frame) -> bool:

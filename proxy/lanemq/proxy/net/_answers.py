@@ -76,7 +76,11 @@ def kept_after(step: Callable[[], None], answer: _T) -> _T:
     return answer
 
 
-async def answer_after(step: Callable[[], None], answer: _T | Awaitable[_T]) -> _T:
-    """Wait for a handler's answer after such a step; as ``kept_after``."""
-    kept = kept_after(step, answer)
-    return await kept if isinstance(kept, Awaitable) else kept
+async def answer_after(step: Callable[[], Awaitable[None]], answer: _T | Awaitable[_T]) -> _T:
+    """Wait for a handler's answer after such a step, which may wait, too; as ``kept_after``."""
+    try:
+        await step()
+    except BaseException:
+        drop(answer)
+        raise
+    return await answer if isinstance(answer, Awaitable) else answer

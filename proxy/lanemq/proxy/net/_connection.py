@@ -4,21 +4,21 @@ The cost of a request is decided here, so the loop is flat: no task, no lock, no
 and no timer per frame. Times are checked by the server's sweep.
 """
 
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from time import perf_counter
 from typing import Final, final
 
 import trio
 
-from lanemq.wire import HostAddress, Refused, RemoteProtocolError, ResponseCode
+from lanemq.local import get_logger
+from lanemq.wire import HostAddress, RemoteProtocolError
 from lanemq.wire.frame import FLAG_ONEWAY, FLAG_RESPONSE, Connection, Frame, encode_frame
 
-from ._answers import Encoded, Late, drop
+from ._answers import Encoded
+from ._batch import Batch
 from ._dispatch import failure
 from ._exchange import Exchange
 from ._in_flight import InFlight
-from ._loop_watch import HELD_S
 from ._outbox import Outbox
 from ._session import Session
 from ._stored_reply import StoredReply
@@ -26,7 +26,7 @@ from .transport._tls import HANDSHAKE, accept_tls
 from .transport._tls_transport import TlsBroken
 from .transport._transport import GONE, Transport
 
-LOGGER = logging.getLogger("lanemq.proxy.connection")
+LOGGER = get_logger("lanemq.proxy.connection", by_peers=True)
 
 # A peer that is served alone gets its next request looked for before the task sleeps (ADR 004).
 _ALONE_READS = 16
@@ -38,8 +38,6 @@ _READS_UNSHARED = 8
 _MISS_COSTS = 4
 """Number of reads without a look after a look that found nothing."""
 
-_TURN_S: Final = 0.02
-"""Seconds for which the requests of one peer are handled before others have their turn."""
 _MIB: Final = 1 << 20
 
 
@@ -62,7 +60,7 @@ class ServerConnection:
         self._nursery: trio.Nursery | None = None
         self._greeted = self._has_rest = False
         self._unshared_reads = self._charged_bytes = 0
-        self._has_stored = False  # among the answers to this read, one that is partly in the log
+        self._unanswered: Batch | None = None
         self._last: Frame | None = None
         self.encoded = server.encoded
         self.next_opaque = self._protocol.next_opaque
@@ -83,22 +81,22 @@ class ServerConnection:
                 self.outbox.open(nursery)
                 try:
                     await self._read()
-                except TlsBroken as error:
-                    LOGGER.warning(
-                        "%s: broken TLS: %s; connection closed", self.session.peer, error
-                    )
+                except TlsBroken as why:
+                    LOGGER.warning("%s: broken TLS: %s; connection closed", self.session.peer, why)
                 except GONE as error:
                     LOGGER.debug("%s: %s", self.session.peer, error)
+                finally:
+                    self.outbox.close()  # the nursery takes no more tasks before its block ends
                 nursery.cancel_scope.cancel()
         finally:
             self._nursery = None
-            self.outbox.close()
             await self._transport.close()
             self._forget()
             self.session.ended()
 
     async def _read(self) -> None:
         limits, outbox, in_flight = self._server.limits, self.outbox, self.in_flight
+        session, turn = self.session, self._server.watch.turn
         while data := await self._receive():
             if not self._greeted:
                 self._greeted = True
@@ -107,16 +105,25 @@ class ServerConnection:
                     if not data:
                         return
             self._active_s = trio.current_time()
+            await turn.begin(session)
             whole = self._process(data)
+            if self._unanswered is not None:
+                await self._answer_later(self._unanswered)
             while self._has_rest and whole:
                 await trio.lowlevel.checkpoint()
                 await outbox.drained()
+                await turn.begin(session)
                 whole = self._process(b"")
+                if self._unanswered is not None:
+                    await self._answer_later(self._unanswered)
             if not whole:
                 await outbox.drained()
                 return
             if outbox.unsent_bytes > limits.unsent_pause_bytes:
                 await outbox.drained()
+            if session.held_by is not None:
+                held_by, session.held_by = session.held_by, None
+                await held_by()
             if in_flight.kept_bytes > limits.in_flight_pause_bytes:
                 await in_flight.fewer()
 
@@ -166,17 +173,15 @@ class ServerConnection:
         and goes on where it stopped (``_has_rest``) when it is called again.
         """
         server, protocol = self._server, self._protocol
-        server.watch.mark_s = started_s = perf_counter()
+        watch = server.watch
+        started_s = watch.begin(self.session)
         if data:
             protocol.receive_data(data)
         cuts, whole = protocol.cuts, True
-        replies: list[Encoded] = []
-        answered: list[Frame] = []
-        waiting: list[tuple[Awaitable[Late], Frame]] = []
-        self._has_stored = False
+        batch = Batch(self.session)
         server.in_batch = True
         try:
-            self._has_rest = self._handle(replies, answered, waiting, started_s + _TURN_S)
+            self._has_rest = self._handle(batch, watch.slice_until_s())
         except RemoteProtocolError as error:
             LOGGER.warning("%s: %s; connection closed", self.session.peer, error)
             whole, self._has_rest = False, False
@@ -185,37 +190,40 @@ class ServerConnection:
         if self._has_rest or self._charged_bytes or protocol.is_mid_frame:
             self._note_rest(has_new=protocol.cuts != cuts)
         try:
-            for hook in server.after_batch:
-                hook()
-        except Exception as error:  # no effect of this batch may count as done
-            replies, self._has_stored = self._refuse(answered, waiting, error), False
+            batch.steps = [step for hook in server.after_batch if (step := hook()) is not None]
+        except Exception as error:
+            batch.refuse(error)
+        if batch.steps:
+            self._unanswered = batch
         else:
-            for awaitable, request in waiting:
-                self.in_flight.start(awaitable, request, self._nursery, replies)
-        if replies:
-            self.outbox.queue(replies, has_stored=self._has_stored)
+            self._answer(batch)
         if server.dirty:
             server.flush()
         server.finish_batch()
-        if perf_counter() - started_s > HELD_S:
-            server.watch.mark_s = started_s
-            handled = [*answered, *(request for _, request in waiting), self._last]
-            server.watch.requests_held(self.session.peer, [one.code for one in handled if one])
+        if watch.is_held_since(started_s):
+            handled = [*batch.answered, *(request for _, request in batch.waiting), self._last]
+            watch.requests_held(self.session.peer, [one.code for one in handled if one])
         return whole
 
-    def _handle(
-        self,
-        replies: list[Encoded],
-        answered: list[Frame],
-        waiting: list[tuple[Awaitable[Late], Frame]],
-        until_s: float,
-    ) -> bool:
-        """Handle requests until ``until_s``; returns whether some may be left.
+    def _answer(self, batch: Batch) -> None:
+        """Let the answers of a batch leave with the next ``flush``."""
+        for awaitable, request in batch.waiting:
+            self.in_flight.start(awaitable, request, self._nursery, batch.replies)
+        if batch.replies:
+            self.outbox.queue(batch.replies, has_stored=batch.has_stored)
 
-        Adds to the lists the encoded answers, the requests that have one, and the handlers that
-        wait.
-        """
-        session, server = self.session, self._server
+    async def _answer_later(self, batch: Batch) -> None:
+        self._unanswered = None
+        await batch.steps_done()
+        self._active_s = trio.current_time()
+        self._answer(batch)
+        self._server.flush()
+
+    def _handle(self, batch: Batch, until_s: float) -> bool:
+        """Handle requests while one more like the last ends by ``until_s``; returns whether some
+        may be left."""
+        replies, answered, waiting = batch.replies, batch.answered, batch.waiting
+        session, server, now_s = self.session, self._server, self._server.watch.mark_s
         table, encoders = server.table, server.handlers.encoders
         room_bytes = server.limits.unsent_pause_bytes - self.outbox.unsent_bytes
         for frame in self._protocol.frames():
@@ -244,27 +252,11 @@ class ServerConnection:
                 answered.append(frame)
                 room_bytes -= len(reply)
                 if type(reply) is StoredReply:
-                    self._has_stored = True
-            if room_bytes < 0 or perf_counter() > until_s:
+                    batch.has_stored = True
+            last_s, now_s = now_s, perf_counter()
+            if room_bytes < 0 or now_s + now_s - last_s > until_s:
                 return True
         return False
-
-    def _refuse(
-        self,
-        answered: list[Frame],
-        waiting: list[tuple[Awaitable[Late], Frame]],
-        error: Exception,
-    ) -> list[Encoded]:
-        """Encode the replies to a batch whose hook failed: the same refusal to each request."""
-        if not isinstance(error, Refused):
-            LOGGER.error("a batch of %s could not be completed", self.session.peer, exc_info=error)
-            remark = "the server failed to complete its answers; its log says why"
-            error = Refused(ResponseCode.SYSTEM_ERROR, remark)
-        for awaitable, request in waiting:
-            drop(awaitable)
-            if not request.is_oneway:
-                answered.append(request)
-        return [encode_frame(failure(request, self.session, error)) for request in answered]
 
     def _note_rest(self, *, has_new: bool) -> None:
         """Note the begin of the peer's unfinished frame, and charge the bytes kept of it."""

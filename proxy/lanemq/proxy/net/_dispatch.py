@@ -10,20 +10,22 @@ encoder for its class, so that callers inside the process take an answer as it i
 Source: RocketMQ 4.9.8, NettyRemotingAbstract.processRequestCommand.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
-from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode, fastjson
+from lanemq.local import get_logger
+from lanemq.wire import Refused, RemoteProtocolError, ResponseCode, fastjson
 from lanemq.wire.frame import Frame, encode_frame
-from lanemq.wire.headers import REQUEST_HEADERS, SendMessage, SendMessageV2
+from lanemq.wire.headers import SendMessage, SendMessageV2
+from lanemq.wire.requests import REQUESTS, BodyKind, Port, RequestSpec
 
 from ._answers import Answer, Encoded, Result
+from ._long_answer import check_answer
 from ._session import Session
 
 _HeaderT = TypeVar("_HeaderT", covariant=True)
 
-LOGGER = logging.getLogger("lanemq.proxy.dispatch")
+LOGGER = get_logger("lanemq.proxy.dispatch", by_peers=True)
 
 
 Outcome = Answer | Awaitable[Answer | None] | None
@@ -33,41 +35,16 @@ ResultT = TypeVar("ResultT", bound=Result)
 BODY_BYTES_MAX: Final = 512 << 10
 """The longest body of a request that brings no message and registers no broker."""
 
-QUICK_BODY_BYTES: Final = 64 << 10
+QUICK_BODY_BYTES: Final = 8 << 10
 """A longer one has to be strict JSON without references: to read anything else takes a
 microsecond a byte. No client writes such a body."""
 
-BODY_VALUES_MAX: Final = 1 << 16
+BODY_VALUES_MAX: Final = 1 << 15
 """Most values in a body of JSON, keys not counted: each costs some bytes to send, and up to a
 microsecond to read, to keep and to write again."""
 
-QUICK_BODY_VALUES: Final = 1 << 14
-"""A body with more has to be strict JSON without references, too."""
-
-_SHORT_BODY_BYTES: Final = QUICK_BODY_VALUES - 1
-"""A body that is no longer has none of these."""
-
-TEXT_BODIES: Final = frozenset(
-    {RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG}
-)
-"""Requests whose body is not JSON."""
-
-LONG_BODIES: Final = frozenset(
-    {
-        RequestCode.SEND_MESSAGE,
-        RequestCode.SEND_MESSAGE_V2,
-        RequestCode.SEND_BATCH_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE_V2,
-        RequestCode.PULL_MESSAGE,
-        RequestCode.LITE_PULL_MESSAGE,
-        RequestCode.REGISTER_BROKER,
-        RequestCode.KV_WRITE,
-        RequestCode.KV_MULTI_GET,
-    }
-)
-"""Requests with messages, with values, or with all topics of a broker; and hot ones, which read
-no body."""
+TEXT_BODY_BYTES_MAX: Final = 32 << 10
+"""The longest body of settings, a line each; all that a broker has are half of it."""
 
 Handler = Callable[[Frame, Session], Outcome]
 
@@ -109,9 +86,16 @@ def by_header(header: _Header[_HeaderT], handler: Callable[[_HeaderT], Outcome])
 
 
 class Handlers:
-    """The registry of one server. One code has one handler; a second one is our mistake."""
+    """The registry of one server. One code has one handler; a second one is our mistake.
 
-    def __init__(self) -> None:
+    ``requests`` has the declarations of what the server may serve at its ``ports``: a proxy's port
+    for routes is that of a name server, too.
+    """
+
+    def __init__(self, *ports: Port, requests: Mapping[int, RequestSpec] = REQUESTS) -> None:
+        self._ports = frozenset(ports)
+        self._name = " and ".join(port.value for port in ports)
+        self._requests = requests
         self.table: dict[int, Handler] = {}
         self.encoders: dict[type[Answer], Callable[[Frame, Any], Encoded]] = {Frame: _encode}
         """Class of an answer -> its encoder, which gets the request too."""
@@ -121,12 +105,20 @@ class Handlers:
 
         Where the body is JSON it gets none longer than ``BODY_BYTES_MAX``, and none of more than
         ``BODY_VALUES_MAX`` values: nobody has a use for one, and it would keep all others waiting
-        while it is read. From ``QUICK_BODY_BYTES`` or ``QUICK_BODY_VALUES`` on it has to be
-        strict JSON.
+        while it is read. From ``QUICK_BODY_BYTES`` on it has to be strict JSON. Where it is text
+        it gets none longer than ``TEXT_BODY_BYTES_MAX``.
+
+        Raises ``ValueError`` for a code that is not declared for this port.
         """
         assert code not in self.table, f"request code {code} has a handler already"
-        if code not in LONG_BODIES:
-            handler = _with_short_body(handler, is_json=code not in TEXT_BODIES)
+        spec = self._requests.get(code)
+        if spec is None or self._ports.isdisjoint(spec.ports) or not spec.touches:
+            raise ValueError(
+                f"request code {code} is not declared for a {self._name}: declare it, with "
+                "the objects that it touches, in lanemq.wire.requests"
+            )
+        if spec.body not in (BodyKind.LONG, BodyKind.UNREAD):
+            handler = _with_short_body(handler, is_json=spec.body is BodyKind.JSON)
         self.table[int(code)] = handler
 
     def encode(self, result: type[ResultT], encoder: Callable[[Frame, ResultT], Encoded]) -> None:
@@ -138,6 +130,11 @@ class Handlers:
         """Encode the answer to a request."""
         return self.encoders[type(answer)](request, answer)
 
+    def only_reads(self, code: int) -> bool:
+        """Return whether requests of a code change nothing."""
+        spec = self._requests.get(code)
+        return spec is not None and spec.only_reads
+
     def codes(self) -> frozenset[int]:
         """Return the request codes with a handler."""
         return frozenset(self.table)
@@ -145,7 +142,7 @@ class Handlers:
 
 def _with_short_body(handler: Handler, *, is_json: bool) -> Handler:
     def handle(frame: Frame, session: Session) -> Outcome:
-        if len(frame.body) > _SHORT_BODY_BYTES:
+        if len(frame.body) > QUICK_BODY_BYTES:
             check_body(frame, is_json=is_json)
         return handler(frame, session)
 
@@ -156,18 +153,17 @@ def check_body(frame: Frame, *, is_json: bool) -> None:
     """Raise ``Refused`` (SYSTEM_ERROR) for a body that takes too long to read: see
     ``Handlers.add``."""
     size_bytes = len(frame.body)
-    if size_bytes > BODY_BYTES_MAX:
-        raise _too_long(f"a body of {size_bytes} bytes", f"{BODY_BYTES_MAX} are", frame)
-    if not is_json or size_bytes <= _SHORT_BODY_BYTES:
+    most_bytes = BODY_BYTES_MAX if is_json else TEXT_BODY_BYTES_MAX
+    if size_bytes > most_bytes:
+        raise _too_long(f"a body of {size_bytes} bytes", f"{most_bytes} are", frame)
+    if not is_json or size_bytes <= QUICK_BODY_BYTES:
         return
     values = fastjson.most_values(frame.body)
     if values > BODY_VALUES_MAX:
         raise _too_long(f"a body of up to {values} JSON values", f"{BODY_VALUES_MAX} are", frame)
-    is_long, has_many = size_bytes > QUICK_BODY_BYTES, values > QUICK_BODY_VALUES
-    if (is_long or has_many) and not fastjson.is_quick(frame.body):
-        size = f"{size_bytes} bytes" if is_long else f"up to {values} values"
-        most = QUICK_BODY_BYTES if is_long else QUICK_BODY_VALUES
-        raise _too_long(f"a body of {size} that is not strict JSON", f"{most} of that are", frame)
+    if not fastjson.is_quick(frame.body):
+        body = f"a body of {size_bytes} bytes that is not strict JSON"
+        raise _too_long(body, f"{QUICK_BODY_BYTES} of that are", frame)
 
 
 def _too_long(body: str, most: str, frame: Frame) -> Refused:
@@ -192,8 +188,14 @@ def handle_unsupported(frame: Frame, session: Session) -> Frame:
 
 def unsupported(frame: Frame) -> Frame:
     """Return the reply to a code without a handler, with the reference's text."""
-    remark = f" request type {frame.code} not supported"
-    return frame.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+    refusal = not_supported(frame.code)
+    return frame.reply(refusal.code, remark=refusal.remark)
+
+
+def not_supported(code: int) -> Refused:
+    """Return the refusal of a code that no server here has, with the reference's text."""
+    remark = f" request type {code} not supported"
+    return Refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
 
 
 def overloaded(frame: Frame) -> Frame:
@@ -229,7 +231,8 @@ def _fault_of_fields(frame: Frame) -> RemoteProtocolError | None:
 
     Hot paths take the fields they need without a look at the rest.
     """
-    header = REQUEST_HEADERS.get(frame.code)
+    spec = REQUESTS.get(frame.code)
+    header = None if spec is None else spec.header
     try:
         if header is SendMessageV2:
             SendMessage.from_letters(frame.fields)
@@ -241,4 +244,5 @@ def _fault_of_fields(frame: Frame) -> RemoteProtocolError | None:
 
 
 def _encode(request: Frame, reply: Frame) -> bytes:
+    check_answer(request.code, len(reply.body))
     return encode_frame(reply)

@@ -1,12 +1,12 @@
 """The state that all connections of a server share: handlers, hooks, limits, answers to be sent."""
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Protocol
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.wire.frame import Frame, encode_frame
 
 from ._answers import Answer, Encoded
@@ -17,7 +17,11 @@ from .limits._budget import Budget
 from .limits._limits import Limits
 from .transport._tls import ServerTls
 
-LOGGER = logging.getLogger("lanemq.proxy.server")
+LOGGER = get_logger("lanemq.proxy.server", by_peers=True)
+
+
+AfterBatch = Callable[[], Callable[[], Awaitable[None]] | None]
+"""A hook; it may return what has to be awaited."""
 
 
 class Answering(Protocol):
@@ -33,14 +37,17 @@ class Exchange:
 
     ``after_batch`` hooks run after the requests of one read are handled and before any of
     their replies leave; a hook that raises turns all of them into that refusal. The broker
-    writes its log there. ``after_replies`` hooks run when they have left, before anything else
+    writes its log there. What a hook returns is awaited before the replies leave, beside the loop,
+    and refuses them in the same way; the connection reads nothing meanwhile. ``after_replies``
+    hooks run when they have left, before anything else
     is read: work that the peer need not wait for. ``guard`` checks each request
-    before its handler, also where there is none; all handlers are registered by then.
+    before its handler, also where there is none; all handlers are registered by then. It checks
+    a late answer to a reader once more, because rights may have changed since the request came.
     """
 
     handlers: Handlers = field(kw_only=False)
     name: str
-    after_batch: list[Callable[[], None]] = field(default_factory=list)
+    after_batch: list[AfterBatch] = field(default_factory=list)
     after_replies: list[Callable[[], None]] = field(default_factory=list)
     limits: Limits = field(default_factory=Limits)
     budget: Budget = field(default_factory=Budget)
@@ -54,7 +61,10 @@ class Exchange:
         ask each other do so without the guard."""
         self.unsupported: Handler = handle_unsupported
         """The handler of any other code."""
+        self._guard_late: dict[int, Guard] = {}
+        """Request code of a reader -> the check of its late answers."""
         if guard is not None:
+            self._guard_late = dict.fromkeys(filter(self.handlers.only_reads, self.table), guard)
             self.table = {code: guarded(one, guard) for code, one in self.table.items()}
             self.unsupported = guarded(handle_unsupported, guard)
         self.watch = loop_watch()
@@ -70,7 +80,16 @@ class Exchange:
         self._flushes_soon = False
 
     def encoded(self, request: Frame, session: Session, answer: Answer | Exception) -> Encoded:
-        """Encode the late answer to a request, or the refusal in place of one."""
+        """Encode the late answer to a request, or the refusal in place of one.
+
+        A reader gets it if it may still make the request now.
+        """
+        guard = self._guard_late.get(request.code)
+        if guard is not None and not isinstance(answer, Exception):
+            try:
+                guard(request, session)
+            except Exception as error:  # its refusal, or a bug: either is the answer
+                answer = error
         if isinstance(answer, Exception):
             return encode_frame(failure(request, session, answer))
         return self.handlers.encoded(request, answer)

@@ -17,6 +17,7 @@ from ._outbox import Outbox
 from ._session import Session
 from ._stored_reply import StoredReply
 from .limits._budget import Account
+from .limits._quotas import has_share
 
 _REQUEST_BYTES: Final = 1024
 """Bytes charged for a waiting request beside its body."""
@@ -50,7 +51,7 @@ class InFlight:
         size_bytes = _REQUEST_BYTES + len(request.body)
         if (
             self._count >= limits.in_flight_per_connection
-            or server.in_flight >= limits.in_flight_total
+            or not has_share(self._count, limits.in_flight_total - server.in_flight)
             or nursery is None
             or not self._account.admits(size_bytes)
         ):
@@ -67,9 +68,11 @@ class InFlight:
     async def _finish(self, awaitable: Awaitable[Late], request: Frame, size_bytes: int) -> None:
         data: Encoded | None = None
         try:
-            answer = await Timed(awaitable, self._server.watch, _Request(request, self._session))
+            session = self._session
+            who = _Request(request, session)
+            answer = await Timed(awaitable, self._server.watch, who, owner=session)
             if answer is not None and not request.is_oneway:
-                data = self._server.handlers.encoded(request, answer)
+                data = self._server.encoded(request, session, answer)
         except Exception as error:  # costs one request, not the connection
             data = encode_frame(failure(request, self._session, error))
         finally:

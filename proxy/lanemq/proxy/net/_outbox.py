@@ -3,7 +3,6 @@
 Bytes that are only in the log count as unsent, but not as kept in memory.
 """
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import final
@@ -11,6 +10,7 @@ from typing import final
 import trio
 from attrs import define, field
 
+from lanemq.local import get_logger
 from lanemq.wire import HostAddress
 
 from ._answers import Encoded
@@ -19,7 +19,7 @@ from ._stored_reply import RecordGone, StoredReply
 from .limits._budget import Account
 from .transport._transport import GONE, Transport
 
-LOGGER = logging.getLogger("lanemq.proxy.connection")
+LOGGER = get_logger("lanemq.proxy.connection", by_peers=True)
 
 
 @final

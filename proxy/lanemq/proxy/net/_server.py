@@ -7,7 +7,6 @@ Source: RocketMQ 4.9.8, NettyRemotingServer (and BrokerController's fast server)
 """
 
 import errno
-import logging
 import math
 import socket
 from collections.abc import Sequence
@@ -15,14 +14,16 @@ from typing import final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.wire import HostAddress
 
 from ._connection import ServerConnection
 from ._dispatch import Guard
 from ._exchange import Exchange
+from .limits._quotas import HOST_SHARE, PeerQuota
 from .transport._transport import SocketTransport, StreamTransport, Transport
 
-LOGGER = logging.getLogger("lanemq.proxy.server")
+LOGGER = get_logger("lanemq.proxy.server", by_peers=True)
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 _EXHAUSTED_PAUSE_S = 0.1
@@ -40,6 +41,9 @@ class Server(Exchange):
     def __post_init__(self, guard: Guard | None) -> None:
         super().__post_init__(guard)
         self.connections: set[ServerConnection] = set()
+        self._hosts = PeerQuota[str](
+            min(self.limits.connections_max, self.budget.accounts_max), share=HOST_SHARE
+        )
         self._sessions_opened = 0
         self._refusals = 0
         self._refusals_told_s = -math.inf
@@ -70,12 +74,16 @@ class Server(Exchange):
         """Serve one connection over any stream; returns when it has ended."""
         await self._run(self._opened(StreamTransport(stream), peer, local_port))
 
+    def stop_accepting(self) -> None:
+        """Accept no more connections, and go on with those that are there."""
+        self._accepting.cancel()
+
     async def stop(self) -> None:
         """Stop accepting, let answers that are on their way leave, and end ``serve``.
 
         Waits no longer than ``Limits.drain_s``; requests that still wait then are cut.
         """
-        self._accepting.cancel()
+        self.stop_accepting()
         with trio.move_on_after(self.limits.drain_s):
             while self.in_flight or any(  # noqa: ASYNC110 - for a second, at the very end
                 one.outbox.unsent_bytes for one in self.connections
@@ -107,13 +115,17 @@ class Server(Exchange):
                     LOGGER.error("%s cannot accept a connection: %s", self.name, error)
                     await trio.sleep(_EXHAUSTED_PAUSE_S)
                 continue  # anything else is one peer that gave up before we looked
-            if len(self.connections) >= self.limits.connections_max or self.budget.is_full:
+            peer = HostAddress.of_peer(address)
+            if (
+                len(self.connections) >= self.limits.connections_max
+                or self.budget.is_full
+                or not self._hosts.has_room(peer.host)
+            ):
                 accepted.close()
-                self._refused(HostAddress.of_peer(address))
+                self._refused(peer)
                 continue
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            peer = HostAddress.of_peer(address)
             # It counts from now on: the next one may be accepted before its task begins.
             connection = self._opened(SocketTransport(accepted), peer, local_port)
             nursery.start_soon(self._run, connection)
@@ -146,6 +158,7 @@ class Server(Exchange):
             local_port=local_port,
         )
         self.connections.add(connection)
+        self._hosts.take(peer.host)
         return connection
 
     async def _run(self, connection: ServerConnection) -> None:
@@ -155,6 +168,7 @@ class Server(Exchange):
             LOGGER.exception("the connection of %s failed", connection.session.peer)
         finally:
             self.connections.discard(connection)
+            self._hosts.give_back(connection.session.peer.host)
 
     async def _sweep(self) -> None:
         while True:

@@ -1,19 +1,19 @@
 """One connected peer, for handlers."""
 
-import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.wire import HostAddress
 from lanemq.wire.frame import FLAG_ONEWAY, Frame, SerializeType, encode_frame
 
 from ._answers import Answer, Encoded
 from .limits._budget import Account
 
-LOGGER = logging.getLogger("lanemq.proxy.session")
+LOGGER = get_logger("lanemq.proxy.session", by_peers=True)
 
 
 class SessionClosed(Exception):  # noqa: N818 - says what happened
@@ -76,6 +76,10 @@ class Session:
     """Callbacks for the end of the connection, called once, in order."""
     attributes: dict[str, Any] = field(default_factory=dict)
     """Values that registries remember about this peer."""
+    on_answer: Callable[[Frame], None] | None = None
+    """Takes the responses of the peer that no request of ours waits for."""
+    held_by: Callable[[], Awaitable[None]] | None = None
+    """A wait before anything more is read of the peer, by handlers that pass on what it sends."""
     _waiting: dict[int, _Answer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -87,6 +91,10 @@ class Session:
     def send(self, frame: Frame) -> None:
         """Send ``frame``, a late reply or a oneway request. To a closed peer it is dropped."""
         self._connection.write(encode_frame(frame))
+
+    def send_all(self, frames: Iterable[Frame]) -> None:
+        """Send frames in one piece; as ``send``."""
+        self._connection.write(*map(encode_frame, frames))
 
     def answer(self, request: Frame, answer: Answer | Exception) -> None:
         """Send the late answer to a request, or the refusal in place of one (see ``send``)."""
@@ -141,11 +149,13 @@ class Session:
         self._connection.abort()
 
     def resolve(self, response: Frame) -> None:
-        """Hand a response to the request that waits for it; a late one is dropped."""
+        """Hand a response to the request that waits for it, any other to ``on_answer``."""
         answer = self._waiting.pop(response.opaque, None)
         if answer is not None:
             answer.frame = response
             answer.ready.set()
+        elif self.on_answer is not None:
+            self.on_answer(response)
 
     def ended(self) -> None:
         """Wake every task that waits for this peer, and tell the registries. The server calls

@@ -4,6 +4,7 @@ The only part that knows both: brokers know nothing of listeners, and listeners 
 """
 
 from ._open import RunningBroker, open_broker
+from ._pages import broker_pages
 from ._run import LogicalPorts, Parts, run_broker
 
-__all__ = ["LogicalPorts", "Parts", "RunningBroker", "open_broker", "run_broker"]
+__all__ = ["LogicalPorts", "Parts", "RunningBroker", "broker_pages", "open_broker", "run_broker"]

@@ -53,7 +53,7 @@ async def open_broker(
     files: Files | None = None,
     clock_ms: Callable[[], int] = system_clock_ms,
     budget: Budget | None = None,
-    is_alone: Callable[[], bool] = lambda: False,
+    is_alone: Callable[[], bool] | None = None,
 ) -> AsyncIterator[RunningBroker]:
     """Run a broker for the length of the block.
 
@@ -61,7 +61,8 @@ async def open_broker(
     store. ``files`` is another disk than the operating system's, ``clock_ms`` another time of
     day, in milliseconds since 1970, and ``budget`` what the whole process keeps for its peers,
     where the broker is not alone in it. ``is_alone`` says whether its name servers have never
-    known another broker: then it may make namespaces of keys unasked. Raises
+    known another broker: then it may make namespaces of keys unasked; where it is None, the
+    broker asks them. Raises
     ``AddressUnavailable``, ``ConfigError`` and what ``open_store`` raises.
     """
     tls = ProcessTls(config, name=f"broker {config.broker_name}")

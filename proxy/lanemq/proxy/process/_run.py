@@ -4,7 +4,7 @@ Source: RocketMQ 4.9.8, BrokerController.
 """
 
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, final
@@ -26,6 +26,7 @@ from ..broker.state._topics import Topics
 from ..logical.listener import LogicalListener
 from ..net.limits._budget import Budget
 from ..tls import ProcessTls
+from ._own_broker import listener_host, own_broker
 
 FIRST_REGISTRATION_S: Final = 3.0
 """Seconds that the start waits for name servers; one that is down is told when it is up."""
@@ -64,7 +65,7 @@ async def run_broker(
     clock_ms: Callable[[], int] = system_clock_ms,
     dial: Dial = dial_tcp,
     budget: Budget | None = None,
-    is_alone: Callable[[], bool] = lambda: False,
+    is_alone: Callable[[], bool] | None = None,
     tls: ProcessTls | None = None,
 ) -> AsyncIterator[Parts]:
     """Run a broker as ``open_broker``, at sockets that are open already.
@@ -73,14 +74,16 @@ async def run_broker(
     disk, its own time of day and its own network. ``tls`` is made of the configuration where it is
     None.
     """
-    access_control: AccessControl | None = accounts_of(config)
+    ports = () if logical is None else (logical, *logical.numbered)
+    addresses = frozenset(map(str, (address, *(port.address for port in ports))))
+    access_control: AccessControl | None = accounts_of(config, addresses)
     if tls is None:
         tls = ProcessTls(config, name=f"broker {config.broker_name}")
     async with (
         open_store(config.store_config(), files=files, clock_ms=clock_ms) as store,
         open_remoting_client(credentials=config.inner_credentials, dial=tls.dial(dial)) as client,
     ):
-        access_control = access_control or users_of(config)
+        access_control = access_control or users_of(config, addresses)
         report = None if logical is None else _report(logical, clock_ms())
         registrar, context = _context(
             config, store, client, address, report, clock_ms, budget, access_control
@@ -90,8 +93,7 @@ async def run_broker(
         await broker.check_start()
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.server.serve, listeners)
-            if listener is not None and logical is not None:
-                ports = (logical, *logical.numbered)
+            if listener is not None:
                 for server, port in zip(listener.servers, ports, strict=True):
                     await nursery.start(server.serve, port.listeners)
                 nursery.start_soon(listener.run)
@@ -112,15 +114,15 @@ async def run_broker(
                 nursery.cancel_scope.cancel()
 
 
-def accounts_of(config: BrokerConfig) -> AccountControl | None:
+def accounts_of(config: BrokerConfig, addresses: Collection[str] = ()) -> AccountControl | None:
     """Read the accounts of a broker with ACL of 4.x. Raises ``ConfigError``."""
     if not config.acl_enable:
         return None
     assert config.rocketmq_home is not None, "the settings have been checked"
-    return AccountControl(AccountFiles(config.rocketmq_home))
+    return AccountControl(AccountFiles(config.rocketmq_home), addresses=addresses)
 
 
-def users_of(config: BrokerConfig) -> UserControl | None:
+def users_of(config: BrokerConfig, addresses: Collection[str] = ()) -> UserControl | None:
     """Read the users of a broker with authentication, whose store is open.
 
     Raises ``ConfigError``.
@@ -134,6 +136,7 @@ def users_of(config: BrokerConfig) -> UserControl | None:
         checks_policies=config.authorization_enabled,
         open_to_all=config.codes_open_to_all,
         open_to_users=config.codes_open_to_users,
+        addresses=addresses,
     )
 
 
@@ -155,7 +158,7 @@ def _context(
         client=client,
         address=str(address),
         ha_address=str(HostAddress(address.host, address.port + _HA_ABOVE)),
-        topics=lambda: TopicConfigWrapper(dict(tables.configs), tables.data_version),
+        topics=lambda: TopicConfigWrapper(tables.configs, tables.data_version),
         logical_queues=lambda: context.logical.known_queues(),
         on_java_setting=lambda server, setting: context.logical.java_settings.update(
             {server: setting}
@@ -194,7 +197,13 @@ def _listener(broker: Broker, client: RemotingClient, logical: LogicalPorts) -> 
                 f"{topic} at {brokers} brokers: set it to {brokers} or more"
             )
     numbered = [one.address for one in logical.numbered]
-    return LogicalListener(broker, client, address=logical.address, numbered=numbered)
+    return LogicalListener(
+        listener_host(broker),
+        client,
+        address=logical.address,
+        own=own_broker(broker),
+        numbered=numbered,
+    )
 
 
 def _mark_ordered(topics: Topics, table: Mapping[str, str]) -> None:

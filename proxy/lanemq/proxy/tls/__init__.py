@@ -3,6 +3,14 @@
 from ..net.transport._tls import TlsMode
 from ._process_tls import ProcessTls
 from ._self_signed import SelfSigned, make_self_signed
-from ._tls_settings import TlsSettings
+from ._tls_settings import LINK_KEYS, PortTlsSettings, TlsSettings
 
-__all__ = ["ProcessTls", "SelfSigned", "TlsMode", "TlsSettings", "make_self_signed"]
+__all__ = [
+    "LINK_KEYS",
+    "PortTlsSettings",
+    "ProcessTls",
+    "SelfSigned",
+    "TlsMode",
+    "TlsSettings",
+    "make_self_signed",
+]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from .._settings import ConfigError, read_file
 from ..net.transport._tls import TlsMode
-from ._tls_settings import ClientAuth, TlsSettings
+from ._tls_settings import ClientAuth, PortTlsSettings, TlsSettings
 
 _BEGIN_CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
 _PRIVATE_KEY = b"PRIVATE KEY-----"
 
 
-def server_context(settings: TlsSettings) -> ssl.SSLContext | None:
+def server_context(settings: PortTlsSettings) -> ssl.SSLContext | None:
     """Return the certificate of a server and its rules for clients; None without a certificate.
 
     Raises ``ConfigError``.
@@ -33,13 +33,13 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext | None:
     return context
 
 
-def client_context(settings: TlsSettings) -> ssl.SSLContext | None:
+def client_context(settings: PortTlsSettings) -> ssl.SSLContext | None:
     """Return the rules for servers that this one connects to; None for plain connections.
 
     As Apache's, it does not look for whom a certificate is: brokers know each other by addresses,
     which certificates rarely have. Raises ``ConfigError``.
     """
-    if not settings.connects_with_tls:
+    if not isinstance(settings, TlsSettings) or not settings.connects_with_tls:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -55,16 +55,19 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext | None:
     return context
 
 
-def files_of(settings: TlsSettings) -> tuple[Path, ...]:
+def files_of(settings: PortTlsSettings) -> tuple[Path, ...]:
     """Return the files that the contexts are made of."""
-    files = (
+    files = [
         settings.tls_server_cert_path,
         settings.tls_server_key_path,
         settings.tls_server_trust_cert_path,
-        settings.tls_client_cert_path,
-        settings.tls_client_key_path,
-        settings.tls_client_trust_cert_path,
-    )
+    ]
+    if isinstance(settings, TlsSettings):
+        files += [
+            settings.tls_client_cert_path,
+            settings.tls_client_key_path,
+            settings.tls_client_trust_cert_path,
+        ]
     return tuple(path for path in files if path is not None)
 
 

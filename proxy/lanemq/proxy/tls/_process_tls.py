@@ -4,21 +4,21 @@ Source: RocketMQ 4.9.8, BrokerController.initialize (its FileWatchService). That
 certificate and key have both changed; here a set of files that fits together is taken.
 """
 
-import logging
 import ssl
 from typing import Final, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.sdk import Dial, over_tls
 
 from .._file_stamps import stamp_of
 from .._settings import ConfigError
 from ..net.transport._tls import ServerTls
 from ._contexts import client_context, files_of, server_context
-from ._tls_settings import TlsSettings
+from ._tls_settings import PortTlsSettings
 
-LOGGER = logging.getLogger("lanemq.proxy.tls")
+LOGGER = get_logger("lanemq.proxy.tls", by_peers=True)
 
 LOOK_S: Final = 1.0
 """Seconds between looks at the files; a change is taken when it has lasted for so long."""
@@ -28,7 +28,7 @@ LOOK_S: Final = 1.0
 class ProcessTls:
     """The contexts of one server of a process, and their files. Raises ``ConfigError``."""
 
-    def __init__(self, settings: TlsSettings, *, name: str) -> None:
+    def __init__(self, settings: PortTlsSettings, *, name: str) -> None:
         self._settings = settings
         self._name = name
         self._files = files_of(settings)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeVar, final
 
-from lanemq.storage import replace_file
+from lanemq.local import replace_file
 from lanemq.wire import encode_properties_text
 
 from .._settings import ConfigError

@@ -8,13 +8,15 @@ here all of them may stand in either.
 import dataclasses
 import enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from .._settings import ConfigError, Settings, apache_key, parse_properties, read_file, setting
 from ..net.transport._tls import TlsMode
 
 _PREFIX = "tls."
-_UNUSED_KEYS = frozenset({"tls.test.mode.enable"})
+_UNUSED_KEYS = frozenset({"tls.test.mode.enable", "tls.server.authClient"})
+"""The second one because certificates that clients show are always checked. (Apache takes any,
+unless it is true.)"""
 
 
 class ClientAuth(enum.Enum):
@@ -31,8 +33,8 @@ class ClientAuth(enum.Enum):
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
-class TlsSettings(Settings):
-    """The settings that a server of either kind has for TLS. Files are PEM."""
+class PortTlsSettings(Settings):
+    """The settings of any server for TLS at its ports. Files are PEM."""
 
     tls_config_file: Path | None = setting(None, key="tls.config.file")
     """A file with more of these keys, which win. Apache's default is
@@ -48,25 +50,8 @@ class TlsSettings(Settings):
         ClientAuth.NONE, key="tls.server.need.client.auth"
     )
     """``require`` lets in only clients with a certificate."""
-    tls_server_auth_client: bool = setting(False, key="tls.server.authClient")
-    """Has no effect: certificates that clients show are always checked. (Apache takes any, unless
-    this is true.)"""
     tls_server_trust_cert_path: Path | None = setting(None, key="tls.server.trustCertPath")
     """The authorities of clients' certificates."""
-    tls_enable: bool | None = setting(None, key="tls.enable")
-    """Another name of ``use_tls``, which has the value."""
-    use_tls: bool | None = setting(None, key="useTLS")
-    """Connect to name servers and other brokers with TLS. Default: true where ``tls_server_mode``
-    is ``enforcing``."""
-    tls_client_cert_path: Path | None = setting(None, key="tls.client.certPath")
-    """The certificate to show there."""
-    tls_client_key_path: Path | None = setting(None, key="tls.client.keyPath")
-    tls_client_key_password: str | None = setting(None, key="tls.client.keyPassword", secret=True)
-    tls_client_auth_server: bool | None = setting(None, key="tls.client.authServer")
-    """Check the certificates of these servers, but as at Apache not the names in them. Default:
-    true where ``tls_client_trust_cert_path`` is there. (Apache's is false.)"""
-    tls_client_trust_cert_path: Path | None = setting(None, key="tls.client.trustCertPath")
-    """The authorities of these servers. Default: the system's."""
 
     @classmethod
     def other_apache_keys(cls) -> frozenset[str]:
@@ -89,23 +74,7 @@ class TlsSettings(Settings):
         }
 
     def check(self) -> None:
-        given = {self.tls_enable, self.use_tls} - {None}
-        if len(given) > 1:
-            raise ConfigError(
-                "tls.enable and useTLS are two names of one switch, and have different values: "
-                "give one of them"
-            )
-        if given:
-            self.use_tls, self.tls_enable = True in given, None
-        for certificate, key in (
-            ("tls_server_cert_path", "tls_server_key_path"),
-            ("tls_client_cert_path", "tls_client_key_path"),
-        ):
-            if (getattr(self, certificate) is None) != (getattr(self, key) is None):
-                there, missing = certificate, key
-                if getattr(self, certificate) is None:
-                    there, missing = key, certificate
-                raise ConfigError(f"{_key(there)} needs {_key(missing)} beside it")
+        _check_pair(self, "tls_server_cert_path", "tls_server_key_path")
         if self.tls_server_mode is TlsMode.ENFORCING and self.tls_server_cert_path is None:
             raise ConfigError(
                 "tls.server.mode is enforcing, but there is no certificate: name one in "
@@ -118,6 +87,38 @@ class TlsSettings(Settings):
                 f"tls.server.need.client.auth is {wants.value}, but no authorities are named: "
                 "set tls.server.trustCertPath to the file with their certificates"
             )
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class TlsSettings(PortTlsSettings):
+    """The settings for TLS of a server that connects to others, too."""
+
+    tls_enable: bool | None = setting(None, key="tls.enable")
+    """Another name of ``use_tls``, which has the value."""
+    use_tls: bool | None = setting(None, key="useTLS")
+    """Connect to name servers and other brokers with TLS. Default: true where ``tls_server_mode``
+    is ``enforcing``."""
+    tls_client_cert_path: Path | None = setting(None, key="tls.client.certPath")
+    """The certificate to show there."""
+    tls_client_key_path: Path | None = setting(None, key="tls.client.keyPath")
+    tls_client_key_password: str | None = setting(None, key="tls.client.keyPassword", secret=True)
+    tls_client_auth_server: bool | None = setting(None, key="tls.client.authServer")
+    """Check the certificates of these servers, but as at Apache not the names in them. Default:
+    true where ``tls_client_trust_cert_path`` is there. (Apache's is false.)"""
+    tls_client_trust_cert_path: Path | None = setting(None, key="tls.client.trustCertPath")
+    """The authorities of these servers. Default: the system's."""
+
+    def check(self) -> None:
+        given = {self.tls_enable, self.use_tls} - {None}
+        if len(given) > 1:
+            raise ConfigError(
+                "tls.enable and useTLS are two names of one switch, and have different values: "
+                "give one of them"
+            )
+        if given:
+            self.use_tls, self.tls_enable = True in given, None
+        PortTlsSettings.check(self)
+        _check_pair(self, "tls_client_cert_path", "tls_client_key_path")
 
     @property
     def connects_with_tls(self) -> bool:
@@ -132,6 +133,23 @@ class TlsSettings(Settings):
         if self.tls_client_auth_server is None:
             return self.tls_client_trust_cert_path is not None
         return self.tls_client_auth_server
+
+
+LINK_KEYS: Final = frozenset(
+    apache_key(one)
+    for one in dataclasses.fields(TlsSettings)
+    if one.name not in PortTlsSettings.__dataclass_fields__
+)
+"""The keys that say how a server connects to others: without effect at one that does not."""
+
+
+def _check_pair(settings: PortTlsSettings, certificate: str, key: str) -> None:
+    """Raise ``ConfigError`` if a certificate is there without its key, or the other way round."""
+    if (getattr(settings, certificate) is None) != (getattr(settings, key) is None):
+        there, missing = certificate, key
+        if getattr(settings, certificate) is None:
+            there, missing = key, certificate
+        raise ConfigError(f"{_key(there)} needs {_key(missing)} beside it")
 
 
 def _key(name: str) -> str:

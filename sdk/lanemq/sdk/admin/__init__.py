@@ -8,6 +8,7 @@ from ._client import (
     open_admin,
     queues_of,
 )
+from ._dead_letters import DeadLetter, dead_letters_of, resend_dead_letters
 from ._reset import ResetOffsets, Rollback, reset_offsets_by_time
 from ._tracks import MessageTrack, TrackType, tracks_of
 from .logical._migration_steps import Migrated, MigrationRefused
@@ -23,6 +24,7 @@ __all__ = [
     "AdminClient",
     "BrokerRequests",
     "ConsumerRequests",
+    "DeadLetter",
     "LogicalQueueOperations",
     "LogicalQueueRequests",
     "MessageRequests",
@@ -40,9 +42,11 @@ __all__ = [
     "UnknownCluster",
     "addresses_of",
     "chosen_address",
+    "dead_letters_of",
     "message_id",
     "open_admin",
     "queues_of",
+    "resend_dead_letters",
     "reset_offsets_by_time",
     "tracks_of",
 ]

@@ -5,7 +5,6 @@ Source: RocketMQ 4.9.8, DefaultMQAdminExtImpl.
 
 import ssl
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
 from typing import final
 
 from lanemq.wire import ORDER_TOPIC_NAMESPACE, Permission, RemoteProtocolError, retry_topic
@@ -28,6 +27,8 @@ from ..net._acl import Credentials
 from ..net._discovery import NameServersLike, ask_name_servers
 from ..net._link import Dial
 from ..net._remoting import RemotingClient, dial_tcp, open_remoting_client
+from ..opening._unopened import opener
+from ..opening._url import connect_without_group
 from .logical._operations import LogicalQueueOperations
 from .requests._caller import Caller
 from .requests._consumers import ConsumerRequests
@@ -209,18 +210,24 @@ def addresses_of(route: RouteData) -> Iterator[str]:
 def queues_of(route: RouteData, topic: str) -> Iterator[tuple[str, MessageQueue]]:
     """Yield the address and the name of each readable queue of a route."""
     addresses = {broker.broker_name: chosen_address(broker) for broker in route.broker_datas}
+    if static := route.static_queues():
+        for queue_id, place in static.items():
+            address = addresses.get(place.broker_name)
+            if address is not None:
+                yield address, MessageQueue(topic, place.broker_name, queue_id)
+        return
     for queues in sorted(route.queue_datas, key=lambda queues: queues.broker_name):
         address = addresses.get(queues.broker_name)
         if address is None or not queues.perm & Permission.READ:
             continue
-        for queue_id in range(queues.read_queue_nums):
+        for queue_id in queues.read_queues:
             yield (
                 address,
                 MessageQueue(topic=topic, broker_name=queues.broker_name, queue_id=queue_id),
             )
 
 
-@asynccontextmanager
+@opener
 async def open_admin(
     *,
     name_servers: NameServersLike = None,
@@ -231,11 +238,13 @@ async def open_admin(
 ) -> AsyncIterator[AdminClient]:
     """Open an administrator's client; leaving the block closes its connections.
 
-    ``name_servers``, ``credentials`` and ``tls`` are as for producers and consumers;
+    ``name_servers``, ``credentials`` and ``tls`` are as for producers and consumers; of a
+    connection string hosts, account and TLS count.
     ``timeout_s`` bounds each request, ``dial`` is the seam to the network, for tests. Raises
     ``ValueError`` where there is no name server, and ``LanemqError`` from an HTTP endpoint that
     does not say where they are.
     """
+    name_servers, credentials, tls = connect_without_group(name_servers, credentials, tls)
     found = await ask_name_servers(name_servers, dial)
     async with open_remoting_client(credentials=credentials, tls=tls, dial=dial) as client:
         options = ClientOptions(call_timeout_s=timeout_s, credentials=credentials, tls=tls)

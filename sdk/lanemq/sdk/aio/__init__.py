@@ -7,15 +7,19 @@ themselves. Written by sdk/tools/generate_faces.py. See docs/sdk.md.
 from lanemq.wire.bodies import MessageModel, MessageQueue
 from lanemq.wire.message import StageRecord, Stages
 
+from .._codecs import Codec, DecodeErrors, JsonCodec, MsgpackCodec, TextCodec
 from .._errors import (
     BadAnswer,
+    BatchingFailed,
     BrokerUnreachable,
     ClientClosed,
+    DecodingFailed,
     InvalidName,
     LanemqError,
     MessageRejected,
     NoReply,
     NoRoute,
+    NotOpened,
     RefusedByBroker,
     RequestTimedOut,
     StagedSendFailed,
@@ -54,17 +58,19 @@ from ..listeners._listener import ConcurrentListener
 from ..listeners._listener_context import ListenerContext, Stage
 from ..listeners._ordered_listeners import (
     AbandonMessage,
+    KeyOrderedListener,
     LockLoss,
     OrderlyListener,
     StageCounter,
     StagedConcurrentListener,
     StageOffsetStore,
 )
-from ..net._acl import Credentials
+from ..net._acl import BrokerCredentials, Credentials
 from ..net._discovery import NameServersLike
 from ..net._remoting import RemotingOptions
 from ..observe._consume_hooks import ConsumeHook, Consumption
 from ..observe._send_hooks import SendAttempt, SendHook, SendKind
+from ..observe._statistics import ConsumerStatistics, QueueStatistics, TopicStatistics
 from ..producer._request_reply import reply_to
 from ..producer._selectors import HashSelector, QueueSelector, select_randomly
 from ._bridge import Opening
@@ -75,7 +81,7 @@ from ._open import (
     open_push_consumer,
     open_transaction_producer,
 )
-from ._producer import Producer, StagedSender, TransactionProducer
+from ._producer import BatchingSender, Producer, StagedSender, TransactionProducer
 
 __all__ = [
     "AbandonMessage",
@@ -85,21 +91,30 @@ __all__ = [
     "AllocateMachineRoom",
     "AllocateMachineRoomNearby",
     "BadAnswer",
+    "BatchingFailed",
+    "BatchingSender",
+    "BrokerCredentials",
     "BrokerStageOffsets",
     "BrokerUnreachable",
     "ClientClosed",
     "ClientOptions",
+    "Codec",
     "Compression",
     "ConcurrentListener",
     "ConsumeFrom",
     "ConsumeHook",
     "ConsumerOptions",
+    "ConsumerStatistics",
     "Consumption",
     "Credentials",
+    "DecodeErrors",
+    "DecodingFailed",
     "Expression",
     "FlowLimits",
     "HashSelector",
     "InvalidName",
+    "JsonCodec",
+    "KeyOrderedListener",
     "LanemqError",
     "ListenerContext",
     "LitePullConsumer",
@@ -111,9 +126,11 @@ __all__ = [
     "MessageModel",
     "MessageQueue",
     "MessageRejected",
+    "MsgpackCodec",
     "NameServersLike",
     "NoReply",
     "NoRoute",
+    "NotOpened",
     "Opening",
     "OrderlyListener",
     "Outcome",
@@ -123,6 +140,7 @@ __all__ = [
     "PushOptions",
     "QueueChange",
     "QueueSelector",
+    "QueueStatistics",
     "ReceivedMessage",
     "RefusedByBroker",
     "RemotingOptions",
@@ -142,6 +160,8 @@ __all__ = [
     "StagedSendFailed",
     "StagedSender",
     "Stages",
+    "TextCodec",
+    "TopicStatistics",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",

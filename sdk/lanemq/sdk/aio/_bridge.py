@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar, final
+from typing import Any, NoReturn, ParamSpec, TypeVar, final
 
 import trio
 
-from .._errors import ClientClosed, WrongUse
+from .._errors import ClientClosed, NotOpened, WrongUse
 from .._options import LitePullOptions, ProducerOptions, PushOptions
 from ..faces._executor import forward_hooks, in_caller
 from ..faces._portal import Portal, PortalEnded, find_portal
@@ -160,6 +160,11 @@ class Opening(AbstractAsyncContextManager[FaceT]):
         self._opener = opener
         self._parent = parent
         self._bridge: Bridge | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NotOpened(
+            name, "`async with open_…(…) as client:`, or `client = await open_…(…).start()`"
+        )
 
     async def start(self) -> FaceT:
         """Open the client, which must be closed by its own ``close`` or the one here."""

@@ -64,6 +64,24 @@ class PushConsumer:
         """Return the next offset to read of ``queue``, or None if nothing is settled."""
         return self._bridge.run(self._core.committed_offset, queue)
 
+    def position(self, queue: MessageQueue) -> int:
+        """Return the offset of the first message that is not finished, of one of ``queues``.
+
+        Messages above it may be finished as well. Raises ``WrongUse`` for another queue.
+        """
+        return self._bridge.run(self._core.position, queue)
+
+    async def end_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the offset that the next message of each queue will get.
+
+        Queues need not be read by this consumer. Raises whatever kept a broker from answering.
+        """
+        return await self._bridge.call(self._core.end_offsets, queues)
+
+    async def lag(self) -> dict[MessageQueue, int]:
+        """Return for each of ``queues`` the number of messages from its position to its end."""
+        return await self._bridge.call(self._core.lag)
+
     @property
     def concurrency(self) -> int:
         """The number of listeners that may run at once, by the listener or ``set_concurrency``."""
@@ -127,8 +145,7 @@ class LitePullConsumer:
         ``expression`` is ``"*"``, tags, ``"A || B"``, or a condition, ``Sql("a > 5")``. On
         return it has its queues, unless a broker could not be asked; then it goes on trying.
         Raises ``InvalidName``, ``WrongUse`` after ``assign``, ``RefusedByBroker`` from a
-        broker that does not filter so, and ``BrokerUnreachable`` or ``RequestTimedOut`` if no
-        name server answers.
+        broker that does not filter so, and ``NoRoute`` and more with ``require_route``.
         """
         await self._bridge.call(self._core.subscribe, topic, expression)
 
@@ -209,12 +226,24 @@ class LitePullConsumer:
     async def offsets_for_times(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Return each queue's offset of the first message stored at a time or later, for `seek`.
 
-        Times are milliseconds since 1970. Behind the last message it is the next offset of the
-        queue. Brokers before 5.0 answer the message stored nearest to the time, which may be
-        one before it, and the last where all are older. Queues need not be read by this
-        consumer. Raises whatever kept a broker from answering, ``NoRoute`` among it.
+        Times are milliseconds since 1970. Behind the last message it is the queue's next offset.
+        Brokers before 5.0 answer the message stored nearest to the time, which may be one before
+        it, and the last where all are older. Queues need not be read by this consumer. Raises
+        whatever kept a broker from answering, ``NoRoute`` among it.
         """
         return await self._bridge.call(self._core.offsets_for_times, times)
+
+    def position(self, queue: MessageQueue) -> int:
+        """Return the offset behind what was returned of one of ``queues``. Raises ``WrongUse``."""
+        return self._bridge.run(self._core.position, queue)
+
+    async def end_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the offset that the next message of each queue will get."""
+        return await self._bridge.call(self._core.end_offsets, queues)
+
+    async def lag(self) -> dict[MessageQueue, int]:
+        """Return for each of ``queues`` the number of messages from its position to its end."""
+        return await self._bridge.call(self._core.lag)
 
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
         """Pull nothing from ``queues``, or from any queue, until ``resume``.

@@ -63,7 +63,12 @@ class Loop:
     def _start(self, callback: Callback[Any]) -> None:
         loop = asyncio.get_running_loop()
         task = self._tasks[callback] = loop.create_task(_run(callback), context=callback.context)
-        task.add_done_callback(lambda _: self._tasks.pop(callback))
+        task.add_done_callback(partial(self._ended, callback))
+
+    def _ended(self, callback: Callback[Any], _: asyncio.Task[None]) -> None:
+        del self._tasks[callback]
+        if not callback.begun:  # it was cancelled before its first step, in which it would say so
+            callback.finish(None, asyncio.CancelledError(), cancelled=True)
 
     def _cancel(self, callback: Callback[Any]) -> None:
         def cancel() -> None:
@@ -75,6 +80,7 @@ class Loop:
 
 
 async def _run(callback: Callback[Any]) -> None:
+    callback.begun = True
     try:
         value = callback.function()
         if inspect.isawaitable(value):  # hooks may be plain functions

@@ -21,13 +21,15 @@ from ..listeners._ordered_listeners import StagedConcurrentListener
 from ..net._discovery import NameServersLike
 from ..opening._mistakes import as_listener, check_subscriptions
 from ..opening._settings import LitePullSettings, ProducerSettings, PushSettings, with_settings
+from ..opening._url import connect
 from ._bridge import Bridge, Opening
 from ._consumers import LitePullConsumer, PushConsumer
+from ._listener_tasks import ListenerTasks
 from ._producer import Producer, TransactionProducer
 
 
 def open_producer(
-    group: str,
+    group: str | None = None,
     *,
     name_servers: NameServersLike = None,
     topics: Iterable[str] = (),
@@ -41,17 +43,18 @@ def open_producer(
 
     Raises ``InvalidName`` for a bad group or address.
     """
-    merged = with_settings(ProducerOptions, options, settings)
+    name, servers, found = connect(group, name_servers, settings, ProducerOptions)
+    merged = with_settings(ProducerOptions, options, found)
     return Opening(
         Producer,
         lambda bridge: _producer.open_producer(
-            group, name_servers=name_servers, topics=topics, options=bridge.with_hooks(merged)
+            name, name_servers=servers, topics=topics, options=bridge.with_hooks(merged)
         ),
     )
 
 
 def open_transaction_producer(
-    group: str,
+    group: str | None = None,
     *,
     check: Check,
     name_servers: NameServersLike = None,
@@ -66,7 +69,8 @@ def open_transaction_producer(
     before a restart: it must look it up where the local transaction left its mark. Other
     arguments are those of `open_producer`.
     """
-    merged = with_settings(ProducerOptions, options, settings)
+    name, servers, found = connect(group, name_servers, settings, ProducerOptions)
+    merged = with_settings(ProducerOptions, options, found)
 
     def opener(bridge: Bridge) -> AbstractAsyncContextManager[_transactions.TransactionProducer]:
         async def forwarded(message: ReceivedMessage) -> TransactionState:
@@ -74,9 +78,9 @@ def open_transaction_producer(
             return await run_callback(bridge.executor, callback)
 
         return _transactions.open_transaction_producer(
-            group,
+            name,
             check=forwarded,
-            name_servers=name_servers,
+            name_servers=servers,
             topics=topics,
             options=bridge.with_hooks(merged),
         )
@@ -85,7 +89,7 @@ def open_transaction_producer(
 
 
 def open_push_consumer(
-    group: str,
+    group: str | None = None,
     *,
     name_servers: NameServersLike = None,
     subscriptions: Mapping[str, Expression],
@@ -110,9 +114,11 @@ def open_push_consumer(
     consumer is closed as by an error, some seconds later.
 
     Raises ``InvalidName`` for bad names, ``RefusedByBroker`` from a broker that does not
-    filter by SQL, ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers.
+    filter by SQL. With ``require_route`` raises ``NoRoute`` for a topic without a route, and
+    ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers.
     """
-    merged = with_settings(PushOptions, options, settings)
+    name, servers, found = connect(group, name_servers, settings, PushOptions)
+    merged = with_settings(PushOptions, options, found)
     check_subscriptions(subscriptions)
     chosen = as_listener(listener)
 
@@ -124,14 +130,22 @@ def open_push_consumer(
             ordered=not isinstance(chosen, ConcurrentListener),
             concurrency=chosen.concurrency,
         )
-        forwarded = replace(chosen, handle=gate.handle(chosen.handle))
+        executor = ListenerTasks(
+            bridge.portal,
+            bridge.executor,
+            chosen.handle,
+            bridge.leaving,
+            ordered=not isinstance(chosen, ConcurrentListener),
+            concurrency=chosen.concurrency,
+        )
+        forwarded = replace(chosen, handle=gate.handle(chosen.handle, executor))
         if isinstance(forwarded, StagedConcurrentListener):
             store = forward_store(bridge.portal, bridge.executor, forwarded.store)
             forwarded = replace(forwarded, store=store)
         return gate.follow(
             _push_consumer.open_push_consumer(
-                group,
-                name_servers=name_servers,
+                name,
+                name_servers=servers,
                 subscriptions=subscriptions,
                 listener=forwarded,
                 options=bridge.with_hooks(merged),
@@ -142,7 +156,7 @@ def open_push_consumer(
 
 
 def open_lite_pull_consumer(
-    group: str,
+    group: str | None = None,
     *,
     name_servers: NameServersLike = None,
     options: LitePullOptions | None = None,
@@ -156,10 +170,11 @@ def open_lite_pull_consumer(
 
     Raises ``InvalidName``.
     """
-    merged = with_settings(LitePullOptions, options, settings)
+    name, servers, found = connect(group, name_servers, settings, LitePullOptions)
+    merged = with_settings(LitePullOptions, options, found)
     return Opening(
         LitePullConsumer,
         lambda bridge: _lite_pull.open_lite_pull_consumer(
-            group, name_servers=name_servers, options=bridge.with_hooks(merged)
+            name, name_servers=servers, options=bridge.with_hooks(merged)
         ),
     )

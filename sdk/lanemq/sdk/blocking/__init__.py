@@ -8,15 +8,19 @@ sdk/tools/generate_faces.py. See docs/sdk.md.
 from lanemq.wire.bodies import MessageModel, MessageQueue
 from lanemq.wire.message import StageRecord, Stages
 
+from .._codecs import Codec, DecodeErrors, JsonCodec, MsgpackCodec, TextCodec
 from .._errors import (
     BadAnswer,
+    BatchingFailed,
     BrokerUnreachable,
     ClientClosed,
+    DecodingFailed,
     InvalidName,
     LanemqError,
     MessageRejected,
     NoReply,
     NoRoute,
+    NotOpened,
     RefusedByBroker,
     RequestTimedOut,
     StagedSendFailed,
@@ -53,24 +57,30 @@ from ..consumer.ordered._stage_stores import (
 from ..consumer.pulls._flow import FlowLimits
 from ..listeners._listener_context import ListenerContext, Stage
 from ..listeners._ordered_listeners import AbandonMessage, LockLoss, StageCounter
-from ..net._acl import Credentials
+from ..net._acl import BrokerCredentials, Credentials
 from ..net._discovery import NameServersLike
 from ..net._remoting import RemotingOptions
 from ..observe._consume_hooks import ConsumeHook, Consumption
 from ..observe._send_hooks import SendAttempt, SendHook, SendKind
+from ..observe._statistics import ConsumerStatistics, QueueStatistics, TopicStatistics
 from ..producer._request_reply import reply_to
 from ..producer._selectors import HashSelector, QueueSelector, select_randomly
 from ._bridge import Opening
 from ._callables import StageOffsetStore
 from ._consumers import LitePullConsumer, PushConsumer
-from ._listeners import ConcurrentListener, OrderlyListener, StagedConcurrentListener
+from ._listeners import (
+    ConcurrentListener,
+    KeyOrderedListener,
+    OrderlyListener,
+    StagedConcurrentListener,
+)
 from ._open import (
     open_lite_pull_consumer,
     open_producer,
     open_push_consumer,
     open_transaction_producer,
 )
-from ._producer import Producer, StagedSender, TransactionProducer
+from ._producer import BatchingSender, Producer, StagedSender, TransactionProducer
 
 __all__ = [
     "AbandonMessage",
@@ -80,21 +90,30 @@ __all__ = [
     "AllocateMachineRoom",
     "AllocateMachineRoomNearby",
     "BadAnswer",
+    "BatchingFailed",
+    "BatchingSender",
+    "BrokerCredentials",
     "BrokerStageOffsets",
     "BrokerUnreachable",
     "ClientClosed",
     "ClientOptions",
+    "Codec",
     "Compression",
     "ConcurrentListener",
     "ConsumeFrom",
     "ConsumeHook",
     "ConsumerOptions",
+    "ConsumerStatistics",
     "Consumption",
     "Credentials",
+    "DecodeErrors",
+    "DecodingFailed",
     "Expression",
     "FlowLimits",
     "HashSelector",
     "InvalidName",
+    "JsonCodec",
+    "KeyOrderedListener",
     "LanemqError",
     "ListenerContext",
     "LitePullConsumer",
@@ -106,9 +125,11 @@ __all__ = [
     "MessageModel",
     "MessageQueue",
     "MessageRejected",
+    "MsgpackCodec",
     "NameServersLike",
     "NoReply",
     "NoRoute",
+    "NotOpened",
     "Opening",
     "OrderlyListener",
     "Outcome",
@@ -118,6 +139,7 @@ __all__ = [
     "PushOptions",
     "QueueChange",
     "QueueSelector",
+    "QueueStatistics",
     "ReceivedMessage",
     "RefusedByBroker",
     "RemotingOptions",
@@ -137,6 +159,8 @@ __all__ = [
     "StagedSendFailed",
     "StagedSender",
     "Stages",
+    "TextCodec",
+    "TopicStatistics",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",

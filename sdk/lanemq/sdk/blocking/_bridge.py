@@ -4,22 +4,21 @@ A KeyboardInterrupt, or whatever else a signal handler raises, cancels the call 
 for that, and goes on its way; a second one does not wait.
 """
 
-import itertools
-import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, ParamSpec, Protocol, TypeVar, final
+from typing import Any, NoReturn, ParamSpec, TypeVar, final
 
 import trio
 
-from .._errors import ClientClosed, WrongUse
+from .._errors import ClientClosed, NotOpened, WrongUse
 from .._options import LitePullOptions, ProducerOptions, PushOptions
 from ..faces._executor import forward_hooks, in_caller, watches
 from ..faces._portal import Portal, PortalEnded, find_portal
-from ..faces._portal_calls import Call, Callback, Host, return_value
+from ..faces._portal_calls import Call, Host, return_value
 from ._callables import check_plain
+from ._threads import Threads
 from ._waiter import Waiter
 
 P = ParamSpec("P")
@@ -28,55 +27,10 @@ CoreT = TypeVar("CoreT")
 FaceT = TypeVar("FaceT")
 OptionsT = TypeVar("OptionsT", ProducerOptions, PushOptions, LitePullOptions)
 
-THREAD_NAME = "lanemq worker"
 INSIDE = (
     "a blocking call inside the core, which would wait for itself: selectors, allocations and"
     " resets of stages must not use clients"
 )
-
-
-class _Outcome(Protocol):
-    """The outcome of a function in one of trio's worker threads."""
-
-    def unwrap(self) -> object: ...
-
-
-class _Name(threading.local):
-    """The name of a worker thread while it runs a function of an application."""
-
-    numbers = itertools.count(1)
-
-    def __init__(self) -> None:
-        self.name = f"{THREAD_NAME} {next(self.numbers)}"
-
-
-_OWN = _Name()
-
-
-@final
-class Threads:
-    """A place for an application's functions: trio's worker threads. They cannot be stopped.
-
-    Each has a number, which tells it apart in logs, and is used again for whatever comes next.
-    """
-
-    cancel_grace_s = 0.0
-    is_closed = False
-
-    def start(self, callback: Callback[Any]) -> None:
-        def finish(outcome: _Outcome) -> None:
-            try:
-                value = outcome.unwrap()
-            except BaseException as error:  # it goes to whoever waits
-                callback.finish(None, error)
-            else:
-                callback.finish(value, None)
-
-        def run() -> object:
-            threading.current_thread().name = _OWN.name  # trio takes it back afterwards
-            return callback.context.run(callback.function)
-
-        trio.lowlevel.start_thread_soon(run, finish, THREAD_NAME)
 
 
 @final
@@ -208,6 +162,9 @@ class Opening(AbstractContextManager[FaceT]):
         self._opener = opener
         self._parent = parent
         self._bridge: Bridge | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NotOpened(name, "`with open_…(…) as client:`, or `client = open_…(…).start()`")
 
     def start(self) -> FaceT:
         """Open the client, which must be closed by its own ``close`` or the one here."""

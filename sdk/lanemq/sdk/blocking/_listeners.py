@@ -1,6 +1,6 @@
 """Generated from lanemq.sdk.listeners by sdk/tools/generate_faces.py."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .._messages import ReceivedMessage
@@ -80,6 +80,62 @@ class OrderlyListener:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyOrderedListener:
+    """A listener that gets the messages of each key one after the other, those of others at once.
+
+    ``key`` computes the key of a message, such as an order's number: anything that can be a key
+    of a dictionary, always the same for the same message; None is a message without an order.
+    ``handle`` is called with up to ``batch_messages`` messages of one key, for up to
+    ``concurrency`` keys at once, however many queues there are. Keys are ordered within a queue,
+    so messages of one key have to be sent to one queue, by ``queue_key``.
+
+    ``Outcome.SUSPEND_CURRENT_QUEUE``, or any exception but ``AbandonMessage``, has the messages
+    handed over again after ``suspend_s`` seconds; messages of the same key wait for that, others
+    do not. A ``Retry`` says another pause, and which are settled.
+
+    The progress of a queue is its lowest unfinished offset. At most ``above_max`` messages that
+    arrived after it are handed over; then the queue is not pulled until it is finished. After a
+    crash at most these come again, in the order of their keys.
+
+    See docs/staged.md. Nothing like it is in RocketMQ; it was asked for in apache/rocketmq 1889.
+    """
+
+    handle: Handle
+    key: Callable[[ReceivedMessage], Hashable | None]
+    """Called once for each message that arrives, without waiting. Its errors are logged; messages
+    on which it fails are handled one after the other, as if they had one key."""
+    concurrency: int = 20
+    batch_messages: int = 1
+    suspend_s: float = 1.0
+    """Seconds."""
+    max_reconsume_times: int | None = 16
+    """Deliveries after the first, before a message goes to the dead letters and its key goes on;
+    None: without limit."""
+    above_max: int = 1000
+    """Messages of a queue that may be handed over, or finished, beyond the lowest unfinished."""
+    on_lock_loss: LockLoss = LockLoss.FINISH
+    """The fate of running handlers when the lock of their queue is lost. Whatever they
+    return does not count: the messages come again, here or at another consumer."""
+
+    def __post_init__(self) -> None:
+        check_plain(self.handle, "the listener")
+        self.for_core(no_handle)
+
+    def for_core(self, handle: CoreHandle) -> _core_ordered_listeners.KeyOrderedListener:
+        """Return this listener for the core, with functions that forward to these."""
+        return _core_ordered_listeners.KeyOrderedListener(
+            handle=handle,
+            key=self.key,
+            concurrency=self.concurrency,
+            batch_messages=self.batch_messages,
+            suspend_s=self.suspend_s,
+            max_reconsume_times=self.max_reconsume_times,
+            above_max=self.above_max,
+            on_lock_loss=self.on_lock_loss,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class StagedConcurrentListener:
     """A listener that gets each queue's messages stage by stage, each stage concurrently.
 
@@ -111,7 +167,7 @@ class StagedConcurrentListener:
     limit."""
     reset_current_stage_offset_if_needed: Callable[[str, StageCounter], None] | None = None
     """Called with topic and counter before each decision which message may be handed over;
-    ``counter.compare_and_set(expected, new)`` begins to count anew, as for a new day."""
+    ``counter.compare_and_set(expected, new)`` begins to count again, as for a new day."""
     compute_strategy: Callable[[ReceivedMessage], str | None] | None = None
     """Called once for each message that arrives: the name of its strategy, always the same for
     the same message. Its errors are logged, and the message then has no strategy."""

@@ -16,20 +16,28 @@ from .._transactions import TransactionState
 from ..consumer._expressions import Expression
 from ..faces._executor import ListenerGate, forward_store, run_callback
 from ..faces._portal_calls import Callback
+from ..listeners._listener_context import check_parameters
 from ..net._discovery import NameServersLike
 from ..opening._mistakes import LISTENERS, NAMES, check_subscriptions
 from ..opening._settings import LitePullSettings, ProducerSettings, PushSettings, with_settings
+from ..opening._url import connect
 from ._bridge import Bridge, Opening
 from ._callables import Check, Handle, check_plain
 from ._consumers import LitePullConsumer, PushConsumer
-from ._listeners import ConcurrentListener, OrderlyListener, StagedConcurrentListener
+from ._listeners import (
+    ConcurrentListener,
+    KeyOrderedListener,
+    OrderlyListener,
+    StagedConcurrentListener,
+)
 from ._producer import Producer, TransactionProducer
+from ._threads import ListenerThreads
 
-Listener = ConcurrentListener | OrderlyListener | StagedConcurrentListener
+Listener = ConcurrentListener | OrderlyListener | KeyOrderedListener | StagedConcurrentListener
 
 
 def open_producer(
-    group: str,
+    group: str | None = None,
     *,
     name_servers: NameServersLike = None,
     topics: Iterable[str] = (),
@@ -43,17 +51,18 @@ def open_producer(
 
     Raises ``InvalidName`` for a bad group or address.
     """
-    merged = with_settings(ProducerOptions, options, settings)
+    name, servers, found = connect(group, name_servers, settings, ProducerOptions)
+    merged = with_settings(ProducerOptions, options, found)
     return Opening(
         Producer,
         lambda bridge: _producer.open_producer(
-            group, name_servers=name_servers, topics=topics, options=bridge.with_hooks(merged)
+            name, name_servers=servers, topics=topics, options=bridge.with_hooks(merged)
         ),
     )
 
 
 def open_transaction_producer(
-    group: str,
+    group: str | None = None,
     *,
     check: Check,
     name_servers: NameServersLike = None,
@@ -68,7 +77,8 @@ def open_transaction_producer(
     before a restart: it must look it up where the local transaction left its mark. Other
     arguments are those of `open_producer`.
     """
-    merged = with_settings(ProducerOptions, options, settings)
+    name, servers, found = connect(group, name_servers, settings, ProducerOptions)
+    merged = with_settings(ProducerOptions, options, found)
     check_plain(check, "`check`")
 
     def opener(bridge: Bridge) -> AbstractAsyncContextManager[_transactions.TransactionProducer]:
@@ -77,9 +87,9 @@ def open_transaction_producer(
             return await run_callback(bridge.executor, callback)
 
         return _transactions.open_transaction_producer(
-            group,
+            name,
             check=forwarded,
-            name_servers=name_servers,
+            name_servers=servers,
             topics=topics,
             options=bridge.with_hooks(merged),
         )
@@ -88,7 +98,7 @@ def open_transaction_producer(
 
 
 def open_push_consumer(
-    group: str,
+    group: str | None = None,
     *,
     name_servers: NameServersLike = None,
     subscriptions: Mapping[str, Expression],
@@ -111,9 +121,11 @@ def open_push_consumer(
     a ``ConcurrentListener`` come again meanwhile, others wait for it.
 
     Raises ``InvalidName`` for bad names, ``RefusedByBroker`` from a broker that does not
-    filter by SQL, ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers.
+    filter by SQL. With ``require_route`` raises ``NoRoute`` for a topic without a route, and
+    ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers.
     """
-    merged = with_settings(PushOptions, options, settings)
+    name, servers, found = connect(group, name_servers, settings, PushOptions)
+    merged = with_settings(PushOptions, options, found)
     check_subscriptions(subscriptions)
     chosen = as_listener(listener)
 
@@ -125,11 +137,18 @@ def open_push_consumer(
             ordered=not isinstance(chosen, ConcurrentListener),
             concurrency=chosen.concurrency,
         )
-        handle = gate.handle(chosen.handle)
+        executor = ListenerThreads(
+            bridge.portal,
+            chosen.handle,
+            bridge.leaving,
+            ordered=not isinstance(chosen, ConcurrentListener),
+            concurrency=chosen.concurrency,
+        )
+        handle = gate.handle(chosen.handle, executor)
         return gate.follow(
             _push_consumer.open_push_consumer(
-                group,
-                name_servers=name_servers,
+                name,
+                name_servers=servers,
                 subscriptions=subscriptions,
                 listener=(
                     chosen.for_core(
@@ -146,7 +165,7 @@ def open_push_consumer(
 
 
 def open_lite_pull_consumer(
-    group: str,
+    group: str | None = None,
     *,
     name_servers: NameServersLike = None,
     options: LitePullOptions | None = None,
@@ -160,11 +179,12 @@ def open_lite_pull_consumer(
 
     Raises ``InvalidName``.
     """
-    merged = with_settings(LitePullOptions, options, settings)
+    name, servers, found = connect(group, name_servers, settings, LitePullOptions)
+    merged = with_settings(LitePullOptions, options, found)
     return Opening(
         LitePullConsumer,
         lambda bridge: _lite_pull.open_lite_pull_consumer(
-            group, name_servers=name_servers, options=bridge.with_hooks(merged)
+            name, name_servers=servers, options=bridge.with_hooks(merged)
         ),
     )
 
@@ -174,7 +194,8 @@ def as_listener(listener: object) -> Listener:
 
     Raises ``WrongUse`` for a listener of another face, and for other values.
     """
-    if isinstance(listener, ConcurrentListener | OrderlyListener | StagedConcurrentListener):
+    if isinstance(listener, Listener):
+        check_parameters(listener.handle, "the listener")
         return listener
     if isinstance(listener, LISTENERS):
         name = type(listener).__name__
@@ -184,5 +205,6 @@ def as_listener(listener: object) -> Listener:
         )
     if inspect.isroutine(listener):
         check_plain(listener, "the listener")
+        check_parameters(listener, "the listener")
         return ConcurrentListener(listener)
     raise WrongUse(f"listener must be one of {NAMES}, or a function, not {listener!r}")

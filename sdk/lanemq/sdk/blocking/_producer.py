@@ -6,9 +6,11 @@ from typing import final
 
 from lanemq.wire.bodies import MessageQueue
 
+from .. import _batching_sender as _core_batching_sender
 from .. import _producer as _core_producer
 from .. import _staged_producer as _core_staged_producer
 from .. import _transactions as _core_transactions
+from .._batching_sender import OnSent
 from .._messages import Message, ReceivedMessage, SendResult
 from .._producer import BATCH_BYTES
 from .._transactions import TransactionResult
@@ -51,6 +53,51 @@ class StagedSender:
     def wait(self) -> None:
         """Wait until everything taken so far is stored. Raises ``StagedSendFailed``."""
         self._bridge.call(self._core.wait)
+
+
+@final
+class BatchingSender:
+    """Sends messages in batches of one topic; made by `Producer.batching`.
+
+    Any number of threads may use it at once.
+    """
+
+    def __init__(self, core: _core_batching_sender.BatchingSender, bridge: Bridge) -> None:
+        self._core = core
+        self._bridge = bridge
+
+    @property
+    def pending(self) -> int:
+        """The number of messages that are neither stored nor failed yet."""
+        return self._core.pending
+
+    def send(self, message: Message, *, queue_key: str | int | None = None) -> SendResult:
+        """Send a message with others of its topic; wait until it is stored.
+
+        The result is this message's own. Messages with one ``queue_key`` go to one queue, in the
+        order of the calls. A message with a delay is sent by itself. While too many messages
+        are pending, waits for room first. Raises as ``Producer.send``; one failure is that of all
+        messages of a batch. A cancelled call leaves its message to be sent.
+        """
+        return self._bridge.call(self._core.send, message, queue_key=queue_key)
+
+    def post(
+        self, message: Message, *, queue_key: str | int | None = None, on_sent: OnSent | None = None
+    ) -> None:
+        """Leave a message to be sent; wait only for room.
+
+        ``on_sent`` is called with the message and its result, or its error. Without it, an error
+        is raised by the next ``flush``, or at the end of the block. Raises ``MessageRejected`` and
+        ``InvalidName`` for what cannot be sent.
+        """
+        self._bridge.call(self._core.post, message, queue_key=queue_key, on_sent=on_sent)
+
+    def flush(self) -> None:
+        """Send what lingers, and wait until everything sent before has a result.
+
+        Raises ``BatchingFailed`` if posted messages could not be sent; it has them all.
+        """
+        self._bridge.call(self._core.flush)
 
 
 class Producer:
@@ -203,6 +250,34 @@ class Producer:
             definitions,
             concurrency=concurrency,
             attempts=attempts,
+        )
+
+    def batching(
+        self,
+        *,
+        linger_s: float = 0.005,
+        batch_messages: int = 500,
+        batch_bytes: int = BATCH_BYTES,
+        pending_messages: int = 10000,
+        pending_bytes: int = 32 << 20,
+    ) -> AbstractContextManager[BatchingSender]:
+        """Collect messages of many tasks and store those of a topic in batches.
+
+        ``with producer.batching() as sender: await sender.send(message)``. A batch goes
+        when its first message has waited for ``linger_s`` seconds, or when it has
+        ``batch_messages`` messages or ``batch_bytes`` bytes, and only after the batch before it;
+        messages that come meanwhile make the next one. A call waits while ``pending_messages``
+        or ``pending_bytes`` are not stored yet. The block ends when everything has a result.
+        When it is left by an error or a cancellation, what was not sent is dropped.
+        """
+        return self._bridge.open(
+            BatchingSender,
+            self._core.batching,
+            linger_s=linger_s,
+            batch_messages=batch_messages,
+            batch_bytes=batch_bytes,
+            pending_messages=pending_messages,
+            pending_bytes=pending_bytes,
         )
 
 

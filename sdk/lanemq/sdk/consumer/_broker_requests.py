@@ -35,7 +35,11 @@ from .._messages import ReceivedMessage, is_success
 from .._namespace import out_of_namespace, queue_out
 from ..listeners._listener import ConcurrentListener
 from ..listeners._listener_context import ListenerContext, takes_context
-from ..listeners._ordered_listeners import OrderlyListener, StagedConcurrentListener
+from ..listeners._ordered_listeners import (
+    KeyOrderedListener,
+    OrderlyListener,
+    StagedConcurrentListener,
+)
 from ..observe._log import get_logger
 from ..observe._task_dump import task_dump
 from ._consumer_core import ConsumerCore
@@ -46,7 +50,7 @@ LOGGER = get_logger("lanemq.sdk.consumer")
 MIB = 1 << 20
 
 
-Listener = ConcurrentListener | OrderlyListener | StagedConcurrentListener
+Listener = ConcurrentListener | OrderlyListener | KeyOrderedListener | StagedConcurrentListener
 
 
 def answer_brokers(
@@ -86,7 +90,7 @@ class _Requests:
             )
 
     def group_changed(self, frame: Frame, address: str) -> None:
-        """Divide the queues anew, a member joined or left: NOTIFY_CONSUMER_IDS_CHANGED (40)."""
+        """Divide the queues again, a member joined or left: NOTIFY_CONSUMER_IDS_CHANGED (40)."""
         header = NotifyConsumerIdsChanged.from_fields(frame.fields)
         if header.consumer_group == self.core.group:
             LOGGER.info("%s: group %s changed", address, header.consumer_group)

@@ -20,28 +20,26 @@ from lanemq.wire.bodies import (
 
 from .._errors import BrokerUnreachable, RequestTimedOut
 from .._options import ConsumerOptions
+from .._tasks import gather
 from ..net._client import Client
+from ..net._look_ups import look_up_routes
 from ..observe._consume_stats import TopicStats
 from ..observe._log import get_logger
-from ._expressions import Expression, subscription
+from ._expressions import Expression, check_together, subscription
 from ._queue_changes import QueueChanges
 from ._rebalance import Rebalance
 from .group._group_calls import GroupCalls
 from .group._offset_store import StoreCommits
 from .group._offsets import GroupOffsets, LocalOffsets, Offsets
+from .group._same_process import Membership, terms
 from .pulls._held_queue import HeldQueue
 from .pulls._pauses import Pauses
-from .pulls._pull_loop import Deliver, Progress, PullLoop
+from .pulls._pull_loop import Deliver, OnNothingFound, PullLoop
 
 LOGGER = get_logger("lanemq.sdk.consumer")
 
 # Seconds for reporting progress when a consumer ends. It is shielded from cancellation.
 PERSIST_TIMEOUT_S = 3.0
-
-
-def _terms(wanted: SubscriptionData) -> tuple[str, str]:
-    """Return the type and text of a subscription's expression, without its version."""
-    return wanted.expression_type, wanted.sub_string
 
 
 @final
@@ -58,7 +56,7 @@ class ConsumerCore:
         consume_type: ConsumeType,
         batch: int,
         deliver: Deliver,
-        progress: Progress | None = None,
+        progress: OnNothingFound | None = None,
         offsets: Offsets | None = None,
         commit_in_passing: bool = True,
     ) -> None:
@@ -68,6 +66,8 @@ class ConsumerCore:
         self.nursery = nursery
         self.consume_type = consume_type
         self.subscriptions: dict[str, SubscriptionData] = {}
+        cluster = client.routes.name_servers.addresses, client.remoting.dial
+        self.membership = Membership(group, cluster, self.subscriptions)
         self.stats: dict[str, TopicStats] = {}
         self.started_ms = client.clock_ms()
         self.calls = GroupCalls(client, group)
@@ -118,14 +118,19 @@ class ConsumerCore:
         )
 
     def subscribe(self, topic: str, expression: Expression) -> None:
-        """Read ``topic`` from the next division on. Raises ``InvalidName``."""
-        self._subscribe(self._subscription(topic, expression))
+        """Read ``topic`` from the next division on. Raises ``InvalidName``; ``WrongUse`` if a
+        consumer of the group in this process has another expression for it."""
+        wanted = self._subscription(topic, expression)
+        self.membership.check(wanted)
+        self._subscribe(wanted)
 
     def _subscription(self, topic: str, expression: Expression) -> SubscriptionData:
         known = self.subscriptions.get(topic)
         # Brokers take what has a higher version, and the clock counts milliseconds only.
         version_ms = max(self.client.clock_ms(), known.sub_version + 1 if known else 0)
-        return subscription(topic, expression, version_ms)
+        wanted = subscription(topic, expression, version_ms)
+        check_together([*(one for one in self.subscriptions.values() if one is not known), wanted])
+        return wanted
 
     def _subscribe(self, wanted: SubscriptionData) -> None:
         self.subscriptions[wanted.topic] = wanted
@@ -147,7 +152,14 @@ class ConsumerCore:
             wanted, known = self._subscription(topic, expression), self.subscriptions.get(topic)
             await self.client.routes.refresh(topic)
             await self._check_expression(wanted)
-            if known is None or _terms(known) != _terms(wanted):
+            if known is None or terms(known) != terms(wanted):
+                if self.membership.differs_at(wanted) is not None:
+                    LOGGER.warning(
+                        "%s: another consumer of group %s in this process has another expression:"
+                        " change it alike",
+                        topic,
+                        self.group,
+                    )
                 self._subscribe(wanted)
                 await self.rebalance.give_up(topic)
                 await self.client.heartbeat()
@@ -165,15 +177,16 @@ class ConsumerCore:
     async def join(self) -> None:
         """Learn the routes and make the group known at the brokers.
 
-        Raises ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers. A topic
-        without a route is not an error: it may come. Raises ``RefusedByBroker`` if a broker does
-        not filter by the expression of a subscription.
+        Raises as ``look_up_routes``, and ``RefusedByBroker`` if a broker does not filter by the
+        expression of a subscription.
         """
-        for topic, wanted in tuple(self.subscriptions.items()):
-            await self.client.routes.refresh(topic)
-            await self._check_expression(wanted)
+        wanted = tuple(self.subscriptions.values())
+        retries = retry_topic(self.group)  # the brokers make it, when they hear of the group
+        topics = [one.topic for one in wanted if one.topic != retries]
+        required = self.client.options.require_route
+        await look_up_routes(self.client.routes, topics, required=required)
+        await gather([partial(self._check_expression, one) for one in wanted])
         await self.client.heartbeat()
-        retries = retry_topic(self.group)
         if retries in self.subscriptions and self.client.routes.get(retries) is None:
             # A first heartbeat makes the topic; often the name server knows it at once.
             await self.client.refresh_quietly(retries)
@@ -216,6 +229,7 @@ class ConsumerCore:
 
     async def leave(self) -> None:
         """Report progress for the last time; not to be cancelled, but bounded."""
+        self.membership.end()
         with trio.move_on_after(PERSIST_TIMEOUT_S, shield=True) as scope:
             await self.offsets.persist(wait=True, again=True)
         if scope.cancelled_caught:

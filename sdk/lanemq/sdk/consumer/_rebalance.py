@@ -15,6 +15,7 @@ from lanemq.wire.bodies import MessageModel, MessageQueue, SubscriptionData
 
 from .._errors import LanemqError
 from .._options import ConsumerOptions
+from .._tasks import settle
 from ..net._client import Client
 from ..observe._log import get_logger
 from ._allocation import check_division
@@ -22,7 +23,7 @@ from ._ownership import FreeQueues, Ownership
 from ._queue_changes import QueueChanges
 from .group._group_calls import GroupCalls
 from .group._offsets import Offsets
-from .group._start_offset import start_offset
+from .group._start_offset import StartOffsets
 from .pulls._held_queue import HeldQueue
 from .pulls._pull_loop import PullLoop
 
@@ -54,6 +55,7 @@ class Rebalance:
         self._client = client
         self._calls = calls
         self._offsets = offsets
+        self._starts = StartOffsets(offsets, calls, options, client.clock_ms)
         self._options = options
         self._subscriptions = subscriptions
         self._nursery = nursery
@@ -87,7 +89,7 @@ class Rebalance:
         self._wake.set()
 
     async def run(self, complete: bool) -> None:
-        """Divide anew every ``rebalance_interval_s``, and whenever woken.
+        """Divide again every ``rebalance_interval_s``, and whenever woken.
 
         ``complete`` is what the last ``divide`` said.
         """
@@ -105,11 +107,14 @@ class Rebalance:
         async with self._lock:
             for topic in self._missing.keys() - self._subscriptions.keys():
                 del self._missing[topic]
-            for topic in tuple(self._subscriptions):
+            topics = tuple(self._subscriptions)
+            found = await settle([partial(self._mine, topic) for topic in topics])
+            for topic, mine in zip(topics, found, strict=True):
                 try:
-                    mine = await self._mine(topic)
+                    if isinstance(mine, LanemqError):
+                        raise mine
                     if topic not in self._subscriptions:
-                        continue  # not any more
+                        continue  # no longer
                     if mine is None:
                         complete = complete and self._client.routes.get(topic) is None
                         continue
@@ -175,22 +180,20 @@ class Rebalance:
     async def _hold(self, mine: Iterable[MessageQueue], topic: str | None, *, strict: bool) -> bool:
         """Hold exactly ``mine`` of ``topic`` (of all, if None); False if some could not start."""
         wanted = dict.fromkeys(mine)
+        self._starts.wait_only(wanted, topic)
         changed = await self._release_others(wanted, topic, finish=False)
         fresh = [queue for queue in wanted if queue not in self.held and not self._stopped]
         owner = self._ownership
         claimed = await owner.claim(fresh) if fresh else ()
         complete = len(claimed) == len(fresh)
         for queue in fresh:
-            if queue not in claimed or queue in self.held or self._stopped:
+            if queue in self.held or self._stopped:
+                continue
+            if queue not in claimed:
+                await self._starts.wait_for(queue)
                 continue
             try:
-                offset = await start_offset(
-                    queue,
-                    offsets=self._offsets,
-                    calls=self._calls,
-                    options=self._options,
-                    now_ms=self._client.clock_ms(),
-                )
+                offset = await self._starts.find(queue)
             except LanemqError as error:
                 if strict:
                     raise
@@ -203,6 +206,7 @@ class Rebalance:
             elif owner.owns(queue):
                 self._changes.assigned(queue)
                 self.start(queue, offset)
+                self._starts.started(queue)
                 changed = True
             else:
                 complete = False

@@ -15,11 +15,13 @@ from .._errors import ClientClosed, WrongUse
 from .._messages import Outcome, ReceivedMessage, Retry
 from .._options import ConsumerOptions, LitePullOptions, ProducerOptions, PushOptions
 from .._push_consumer import PushConsumer
+from .._tasks import first_of
 from ..consumer.ordered._stage_stores import (
     BrokerStageOffsets,
     LocalStageOffsets,
     MemoryStageOffsets,
 )
+from ..consumer.pool._outside_calls import ListenerExecutor, run_outside
 from ..kv import KvOffsetStore
 from ..listeners._listener import Handle
 from ..listeners._listener_context import like
@@ -99,14 +101,15 @@ class ListenerGate:
         self._limiter = trio.CapacityLimiter(concurrency)
         self._limit: Callable[[], int] = lambda: concurrency
 
-    def handle(self, handle: Callable[..., Any]) -> Handle:
-        """Wrap ``handle`` for the core."""
+    def handle(self, handle: Callable[..., Any], executor: ListenerExecutor) -> Handle:
+        """Wrap ``handle`` for the core, whose pool may have ``executor`` call it directly."""
 
         async def forwarded(
             messages: Sequence[ReceivedMessage], *context: object
         ) -> Outcome | Retry | None:
             return await self._run(partial(handle, messages, *context))
 
+        run_outside(forwarded, executor)
         return like(handle, forwarded)
 
     @asynccontextmanager
@@ -123,7 +126,10 @@ class ListenerGate:
         limiter = self._limiter
         if limiter.total_tokens != self._limit():
             limiter.total_tokens = self._limit()
-        await limiter.acquire_on_behalf_of(callback)
+        try:
+            limiter.acquire_on_behalf_of_nowait(callback)  # its own way takes one turn of the core
+        except trio.WouldBlock:
+            await limiter.acquire_on_behalf_of(callback)
         callback.at_end(partial(limiter.release_on_behalf_of, callback))
         try:
             self._executor.start(callback)
@@ -147,20 +153,9 @@ class ListenerGate:
 
     async def _wait_out(self, callback: Callback[Outcome | Retry | None]) -> None:
         if self._ordered:
-            await _first_of(callback.over, self._leaving)
+            await first_of(callback.over.wait, self._leaving.wait)
         with trio.move_on_after(self._executor.cancel_grace_s):
             await callback.over.wait()
-
-
-async def _first_of(*events: trio.Event) -> None:
-    async with trio.open_nursery() as nursery:
-
-        async def look(event: trio.Event) -> None:
-            await event.wait()
-            nursery.cancel_scope.cancel()
-
-        for event in events:
-            nursery.start_soon(look, event)
 
 
 class AnyStore(Protocol):
@@ -221,7 +216,11 @@ def forward_hooks(portal: Portal, executor: Executor, options: OptionsT) -> Opti
     if isinstance(options, ConsumerOptions):
         if not isinstance(options.offset_store, KvOffsetStore | None):
             raise WrongUse("here offset_store takes a KvOffsetStore; others run on trio")
-        options = replace(options, on_queues_changed=forward(options.on_queues_changed))
+        options = replace(
+            options,
+            on_queues_changed=forward(options.on_queues_changed),
+            on_statistics=forward(options.on_statistics),
+        )
     return options
 
 
@@ -232,5 +231,5 @@ def watches(options: object) -> list[Callable[[Any], Any]]:
         for hook in options.hooks:
             found += (hook.before, hook.after)
     if isinstance(options, ConsumerOptions):
-        found.append(options.on_queues_changed)
+        found += (options.on_queues_changed, options.on_statistics)
     return [watch for watch in found if watch is not None]

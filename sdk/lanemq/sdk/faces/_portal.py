@@ -6,7 +6,6 @@ the interpreter is; a process forked off has none, and starts its own when it op
 """
 
 import atexit
-import logging
 import os
 import threading
 from collections import deque
@@ -16,9 +15,11 @@ from typing import final
 
 import trio
 
+from lanemq.local import get_logger
+
 from .._errors import ClientClosed
 
-LOGGER = logging.getLogger("lanemq.sdk.portal")
+LOGGER = get_logger("lanemq.sdk.portal")
 
 # What open clients get to report their progress when the program ends without closing them.
 EXIT_GRACE_S = 5.0
@@ -31,6 +32,23 @@ class PortalEnded(ClientClosed):
 
     def __init__(self) -> None:
         super().__init__("client")
+
+
+@final
+class _Turn(trio.abc.Instrument):
+    """The end of a turn of the core's loop, and what is left for it."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Callable[[], object]] = []
+
+    def before_io_wait(self, timeout: float) -> None:
+        if self.jobs:
+            jobs, self.jobs = self.jobs, []
+            for job in jobs:
+                try:
+                    job()
+                except Exception:  # trio would call this no more
+                    LOGGER.exception("%s failed at the end of a turn", job)
 
 
 @final
@@ -49,9 +67,12 @@ class Portal:
         """Set when nothing runs any more."""
         self._pid = os.getpid()
         self._inbox: deque[Callable[[], object]] = deque()
+        self._drains = 0  # that have begun
+        self._woken_for = -1  # the number of drains when the core was woken for the next one
         self._token: trio.lowlevel.TrioToken | None = None
         self._started = threading.Event()
         self._at_end: list[Callable[[], object]] = []
+        self._turn = _Turn()
         # A daemon: what is not closed ends at exit, and does not keep the program from it.
         self._thread = threading.Thread(target=self._run, name="lanemq", daemon=True)
 
@@ -79,10 +100,14 @@ class Portal:
         if self.over:  # looked at after the append: the last drain takes what was before
             raise PortalEnded
         assert self._token is not None
-        # Always, and not only if no drain is due: a signal could come between a mark that says
-        # so and the call, and then nothing would ever wake the core again.
+        drains = self._drains
+        if self._woken_for == drains:
+            return  # a drain is due that has not begun, and will find the job
         with suppress(trio.RunFinishedError):  # then the last drain is still to come
             self._token.run_sync_soon(self._drain, idempotent=True)
+        # After the call: a signal may come between any two lines, and a mark without a call would
+        # let nothing ever wake the core again. If the drain was quicker, the mark is none.
+        self._woken_for = drains
 
     def at_end(self, callback: Callable[[], object]) -> None:
         """Call ``callback``, in any thread, when nothing runs any more."""
@@ -110,6 +135,14 @@ class Portal:
 
     # The core's thread
 
+    def after_turn(self, job: Callable[[], object]) -> None:
+        """Call ``job`` when the tasks that can run now have run, before the core waits.
+
+        For waking other threads: it takes the interpreter from this one, and what the core has
+        yet to do in the same turn would wait. ``job`` must not wake tasks of the core.
+        """
+        self._turn.jobs.append(job)
+
     def admit(self) -> None:
         """Count one client more. Raises ``PortalEnded``."""
         if self.ending or self.over:
@@ -135,6 +168,7 @@ class Portal:
                 _current = None
 
     def _drain(self) -> None:
+        self._drains += 1
         for _ in range(len(self._inbox)):
             self._inbox.popleft()()
 
@@ -153,6 +187,7 @@ class Portal:
 
     async def _main(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
+        trio.lowlevel.add_instrument(self._turn)
         self._started.set()
         with trio.move_on_after(UNUSED_S):
             await self._used.wait()

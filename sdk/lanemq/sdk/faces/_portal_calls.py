@@ -1,6 +1,5 @@
 """Tasks of the core for callers outside of it: calls, and clients while they are open."""
 
-import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import ContextVar, copy_context
@@ -8,10 +7,12 @@ from typing import Any, Generic, Protocol, TypeVar, final
 
 import trio
 
+from lanemq.local import get_logger
+
 from .._errors import ClientClosed
 from ._portal import Portal, PortalEnded
 
-LOGGER = logging.getLogger("lanemq.sdk.portal")
+LOGGER = get_logger("lanemq.sdk.portal")
 
 T = TypeVar("T")
 ClientT = TypeVar("ClientT")
@@ -217,6 +218,8 @@ class Callback(Generic[T]):
         self.over = trio.Event()
         self.cancel: Callable[[], object] = lambda: None
         """Asks the thread or task that runs it to stop; set by that one."""
+        self.begun = False
+        """True once ``function`` is called; set by a task that may be cancelled before."""
         self.was_cancelled = False
         """True if it was stopped before it had an outcome."""
         self._value: T | None = None

@@ -2,10 +2,11 @@
 
 from typing import Final, final
 
-from lanemq.wire.kv import Action, OpType, Step, encode_steps
+from lanemq.wire.kv import KEY_BYTES_MAX, Action, OpType, Step, encode_steps
 
+from .._values import check_text
 from .requests._calls import KvCalls
-from .requests._errors import CheckpointMoved
+from .requests._errors import CheckpointMoved, KvRejected
 
 PREFIX: Final = b"checkpoint/"
 
@@ -21,6 +22,9 @@ class Checkpoint:
         self._calls = calls
         self.name: str = name
         """Its name."""
+        check_text(
+            "the name of a checkpoint", name, most_bytes=KEY_BYTES_MAX - 100, error=KvRejected
+        )
         self._key = PREFIX + name.encode()
         self._version: int | None = None
 

@@ -1,22 +1,27 @@
-"""A lock: an entry with a ttl that its holder renews."""
+"""A lock: an entry under its holder's lease, and behind it a queue of those who wait.
+
+Each of these has an entry as well, under a lease, and waits for the one before it: so one release
+wakes one waiter, and they get the lock in the order they came.
+"""
 
 import math
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final, final
 
 import trio
 
 from lanemq.wire import ProtocolError, RequestCode
-from lanemq.wire.headers import KvWatch
+from lanemq.wire.headers import KvGet
 from lanemq.wire.kv import (
     Action,
-    ChangeKind,
-    Changes,
+    Entry,
+    LeaseTerms,
     OpType,
     Step,
-    decode_answer,
+    decode_entry,
     encode_key,
     encode_steps,
 )
@@ -24,26 +29,44 @@ from lanemq.wire.kv import (
 from .._errors import ClientClosed, LanemqError
 from .._tasks import open_quiet_nursery
 from .._values import check_seconds
-from ._numbers import check_ttl, milliseconds
+from ._lease import RENEWALS, Lease
+from ._lock_queue import LOCK_BYTES_MAX, LockQueue, TicketGone
+from ._numbers import check_key, check_ttl
 from .requests._attempts import Attempts
 from .requests._calls import KvCalls
-from .requests._errors import KvCompacted, KvRejected, LockLost, LockNotAcquired
+from .requests._errors import (
+    KvRejected,
+    LockLost,
+    LockNotAcquired,
+    NoLease,
+    NoNamespace,
+)
+from .requests._leases import grant_at, revoke_at
 
-RENEWALS: Final = 3
-"""Renewals within a ttl, so that one may fail."""
-LOOK_S: Final = 5.0
-RETRY_S: Final = 0.2
+GIVE_UP_S: Final = 2.0
+AGAIN_S: Final = 5.0
+"""Seconds between two attempts to release what a lease holds that others share."""
 
 
 @final
 class Lock:
     """A lock that is held, as far as its holder can know. Made by ``lock`` and ``leader``."""
 
-    def __init__(self, calls: KvCalls, key: bytes, ttl_s: float, owner: bytes) -> None:
+    def __init__(
+        self,
+        calls: KvCalls,
+        key: bytes,
+        owner: bytes,
+        lease: Lease,
+        *,
+        tasks: trio.Nursery,
+        later: trio.Nursery,
+    ) -> None:
+        """``tasks`` ends with its block, and ``later`` with the store."""
         self.key: bytes = key
         """The key of the entry that is the lock."""
         self.fencing: int = 0
-        """A number that goes with the lock: every later holder has a higher one.
+        """A number that goes with the lock, from 1: every later holder has a higher one.
 
         In a namespace of one partition, so has every later holder of any lock there. Whoever is
         asked on behalf of the lock can refuse a lower number than the highest seen.
@@ -54,90 +77,150 @@ class Lock:
         In a namespace of several partitions, their keys have to be in that of the lock.
         """
         self._calls = calls
-        self._ttl_s = ttl_s
-        self._ttl_ms = milliseconds(ttl_s)
+        self._tasks = tasks
+        self._later = later
         self._owner = owner
-        self._clock = trio.lowlevel.current_clock()
-        self._until_s = 0.0
+        self._lease = lease
         self._lost = False
-        self._unsettled = False  # an attempt to get it may have been done
+        self._unsettled = False
+        """True if something of it may be there."""
+        self._queue = LockQueue(calls, key)
 
     @property
     def is_held(self) -> bool:
-        """True while it is held: it was renewed in time, and nobody removed it."""
-        return not self._lost and self._clock.current_time() < self._until_s
+        """True while it is held: its lease was kept alive in time, and nobody removed it."""
+        return not self._lost and self._lease.is_held
 
-    async def _acquire(self, wait_s: float) -> None:
-        """Try until it is held. Raises ``LockNotAcquired``, or what kept all from an answer."""
-        until_s = trio.current_time() + wait_s
-        with trio.CancelScope() as limit:
-            first = self._calls.attempts_within(wait_s, limit)
-            position = await self._try(first)
-            limit.deadline = until_s
-            first.error = None  # there was an answer
-            while position is not None:
-                await _released(self._calls, self.key, position)
-                position = await self._try(self._calls.attempts())
-            return
-        raise first.error or LockNotAcquired(self.key, wait_s)
-
-    async def _try(self, attempts: Attempts) -> int | None:
-        """Try once; returns None, or the position from which on to wait for a change."""
-        asked_s = trio.current_time()
-        step = self._step(if_version=0)
+    async def _try(self, attempts: Attempts) -> bool:
+        """Take it if it is free and nobody waits for it; returns whether that was so."""
         try:
-            answer = await self._calls.write(self.key, OpType.CAS, step, attempts=attempts)
-        except BaseException:
-            self._unsettled = attempts.asked
-            raise
+            is_free = await self._is_free(attempts)
+        except NoNamespace:
+            if self._lease.is_held:
+                raise
+            await self._grant(attempts)  # a write makes the namespace, if anything may
+            is_free = await self._is_free(attempts)
+        if not is_free:
+            return False
+        if not self._lease.is_held:
+            await self._grant(attempts)
+        return await self._take(attempts) is None
+
+    async def _is_free(self, attempts: Attempts) -> bool:
+        return await self._entry(attempts) is None and await self._queue.is_empty(attempts)
+
+    async def _grant(self, attempts: Attempts) -> None:
+        """Have a lease of its own granted, and keep it alive."""
+
+        async def ask(terms: LeaseTerms) -> None:
+            await grant_at(self._calls, self.key, terms, attempts=attempts)
+
+        self._unsettled = True
+        await self._lease._grant(ask)
+        self._tasks.start_soon(self._lease._renew)
+
+    async def _take(self, attempts: Attempts) -> int | None:
+        """Put the entry where there is none, and leave the queue; returns None, or the position
+        from which on to wait for a change."""
+        put = Step(self.key, Action.PUT, self._owner, ttl_ms=-self._lease.id, if_version=0)
+        steps, ticket = [put], self._queue.ticket
+        if ticket is not None:
+            steps.append(Step(ticket, Action.DELETE))
+        self._unsettled = True
+        op_type = OpType.CAS if len(steps) == 1 else OpType.BATCH
+        body = encode_steps(steps)
+        answer = await self._calls.write(self.key, op_type, body, attempts=attempts)
         if not answer.done:
             return answer.position
-        self._until_s = asked_s + self._ttl_s
-        self.fencing = answer.position
+        self.fencing = answer.position + 1
+        self._queue.ticket = None
         return None
 
-    async def _renew(self) -> None:
-        """Renew it until it is lost; ends then."""
-        pause_s = self._ttl_s / RENEWALS
+    async def _wait(self, *, is_own: bool) -> None:
+        """Take its place in the queue, and return once it is held.
+
+        Raises ``NoLease`` if a lease that others share has ended; one of its own is granted again.
+        Whose entry is gone is behind all others then.
+        """
         while True:
-            await trio.sleep(pause_s)
-            asked_s = trio.current_time()
-            pause_s = self._ttl_s / RENEWALS
             try:
-                with trio.move_on_at(self._until_s):
-                    step = self._step(if_value=self._owner)
-                    answer = await self._calls.write(self.key, OpType.CAS, step)
-                    if not answer.done:
-                        self._lost = True
-                        return
-                    self._until_s = asked_s + self._ttl_s
-                    continue
+                if not self._lease.is_held and is_own:
+                    await self._grant(self._calls.attempts())
+                self._unsettled = True
+                await self._queue.join(self._owner, self._lease.id)
+                await self._wait_in_turn()
+            except TicketGone:
+                continue
+            except NoLease:
+                if not is_own:
+                    raise
+                self._lease._lose()
+                with suppress(LanemqError):  # its ttl ends it as well, and its place in the queue
+                    await revoke_at(self._calls, self.key, self._lease.id)
+                continue
+            return
+
+    async def _wait_in_turn(self) -> None:
+        await self._queue.until_first()
+        while True:
+            if not self._lease.is_held:  # the broker may have heard keep-alives without an answer
+                raise NoLease(self._lease.id)
+            taken_at = await self._take(self._calls.attempts())
+            if taken_at is None:
+                return
+            await self._queue.until_free(taken_at)
+
+    async def _entry(self, attempts: Attempts | None = None) -> Entry | None:
+        header = KvGet(key=encode_key(self.key), namespace=self._calls.namespace)
+        code = RequestCode.KV_GET
+        return decode_entry(await self._calls.ask(self.key, code, header, attempts=attempts))
+
+    async def _look(self) -> None:
+        """Look whether its entry is there for as long as its lease is; ends when it is lost."""
+        while self._lease.is_held:
+            await trio.sleep(self._lease.ttl_s / RENEWALS)
+            try:
+                entry = await self._entry()
             except LanemqError:
-                pause_s = min(RETRY_S, pause_s)
-            if trio.current_time() >= self._until_s:
+                continue  # the lease says when that was too long
+            if entry is None or entry.value != self._owner:
                 self._lost = True
                 return
 
-    async def _give_up(self) -> None:
-        """Release it if it is held, but do not try for long: its ttl ends it as well."""
-        self._lost = True
-        step = Step(self.key, Action.DELETE, if_value=self._owner)
-        with trio.move_on_after(2.0, shield=True):
-            try:
-                await self._calls.write(self.key, OpType.CAS, encode_steps([step]))
-            except (LanemqError, ProtocolError):
-                return
+    async def _give_up(self, *, is_own: bool) -> None:
+        """Release it, and leave the queue, but do not try for long: its lease ends both as well.
 
-    def _step(self, *, if_version: int | None = None, if_value: bytes | None = None) -> bytes:
-        step = Step(
-            self.key,
-            Action.PUT,
-            self._owner,
-            ttl_ms=self._ttl_ms,
-            if_version=if_version,
-            if_value=if_value,
-        )
-        return encode_steps([step])
+        One that others share may last: so it is tried beside what follows for as long as that is
+        held.
+        """
+        self._lost = True
+        if is_own:
+            await self._lease._give_up()
+            return
+        with trio.move_on_after(GIVE_UP_S, shield=True):
+            if await self._release():
+                return
+        self._later.start_soon(self._release_later)
+
+    async def _release(self) -> bool:
+        """Remove what there is of it; returns False where it has to be tried again."""
+        steps = [Step(self.key, Action.DELETE, if_value=self._owner)]
+        try:
+            await self._calls.write(self.key, OpType.CAS, encode_steps(steps))
+            if self._queue.ticket is not None:
+                steps = [Step(self._queue.ticket, Action.DELETE)]
+                await self._calls.write(self.key, OpType.DELETE, encode_steps(steps))
+        except ClientClosed:
+            return True
+        except (LanemqError, ProtocolError):
+            return False
+        return True
+
+    async def _release_later(self) -> None:
+        while self._lease.is_held:
+            if await self._release():
+                return
+            await trio.sleep(AGAIN_S)
 
 
 @asynccontextmanager
@@ -149,54 +232,56 @@ async def hold_lock(
     ttl_s: float,
     wait_s: float | None,
     owner: bytes | None,
+    lease: Lease | None,
 ) -> AsyncIterator[Lock]:
-    """Hold a lock for the length of the block; see ``KeyValueStore.lock``.
+    """Hold a lock for the length of the block; see ``KeyLeases.lock``.
 
-    What is left to be done after a failure is done in ``nursery``.
+    ``lease`` is one that others share; without, it gets one of its own. What is left to be done
+    after a failure is done in ``nursery``.
     """
+    check_key(key)
+    if len(key) > LOCK_BYTES_MAX:
+        raise KvRejected(f"a lock's key of {len(key)} bytes, it has to have 1 to {LOCK_BYTES_MAX}")
     check_ttl(ttl_s)
     if wait_s is not None:
         check_seconds("wait_s", wait_s, zero=True, error=KvRejected)
     name = (owner or calls.namespace.encode()) + b"#" + secrets.token_hex(8).encode()
-    lock = Lock(calls, key, ttl_s, name)
-    try:
-        await lock._acquire(math.inf if wait_s is None else wait_s)
-    except ClientClosed:
-        raise
-    except BaseException:
-        if lock._unsettled:  # nobody waits for that longer than for the lock
-            nursery.start_soon(lock._give_up)
-        raise
-    async with open_quiet_nursery() as renewals:
-        renewals.start_soon(lock._renew)
+    is_own = lease is None
+    if lease is not None and not lease.is_held:
+        raise NoLease(lease.id)
+    async with open_quiet_nursery() as tasks:
+        held_by = Lease(calls, ttl_s, key) if lease is None else lease
+        lock = Lock(calls, key, name, held_by, tasks=tasks, later=nursery)
+        try:
+            await _acquire(lock, math.inf if wait_s is None else wait_s, is_own=is_own)
+        except ClientClosed:
+            raise
+        except BaseException:
+            if lock._unsettled:  # nobody waits for that longer than for the lock
+                nursery.start_soon(partial(lock._give_up, is_own=is_own))
+            raise
+        tasks.start_soon(lock._look)
         try:
             yield lock
         finally:
-            renewals.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
             was_held = lock.is_held
-            await lock._give_up()
+            await lock._give_up(is_own=is_own)
     if not was_held:
         raise LockLost(key)
 
 
-async def _released(calls: KvCalls, key: bytes, position: int) -> None:
-    """Wait until a lock is removed or expires, or for some seconds."""
-    with trio.move_on_after(LOOK_S):
-        index = 0
-        while True:
-            header = KvWatch(
-                position=position,
-                index=index,
-                prefix=encode_key(key),
-                namespace=calls.namespace,
-                wait_millis=int(LOOK_S * 1000),
-            )
-            try:
-                body = await calls.ask(key, RequestCode.KV_WATCH, header, wait_s=LOOK_S)
-            except KvCompacted:
-                return
-            found = decode_answer(body, Changes)
-            position, index = found.next_position, found.next_index
-            for change in found.changes:
-                if change.key == key and change.kind != ChangeKind.PUT:
-                    return
+async def _acquire(lock: Lock, wait_s: float, *, is_own: bool) -> None:
+    """Try until it is held. Raises ``LockNotAcquired``, or what kept all from an answer."""
+    until_s = trio.current_time() + wait_s
+    with trio.CancelScope() as limit:
+        first = lock._calls.attempts_within(wait_s, limit)
+        is_held = await lock._try(first)
+        first.error = None  # there was an answer
+        if not is_held and wait_s > 0:
+            limit.deadline = until_s
+            await lock._wait(is_own=is_own)
+            is_held = True
+        if is_held:
+            return
+    raise first.error or LockNotAcquired(lock.key, wait_s)

@@ -6,21 +6,24 @@ key                                       value
 ``offsets/NAME/TOPIC/BROKER/QUEUE``       the next offset to read, in decimal
 ``stages/NAME/TOPIC/BROKER/QUEUE``        a stage record, as its number in decimal
 ``stages/NAME/TOPIC/BROKER/QUEUE/S``      that of strategy S
+``holders/NAME/LEASE/NUMBER``             empty, under a lease; one in each partition
 ========================================  =================================================
 """
 
 from typing import Final, Protocol, final
 
 from lanemq.wire.bodies import MessageQueue
-from lanemq.wire.kv import Action, OpType, Step, client_problem, encode_steps
+from lanemq.wire.kv import Action, OpType, Step, client_problem, encode_steps, partition_of
 from lanemq.wire.message import StageRecord
 
 from .._errors import LanemqError
+from ._leases import held_by
 from ._store import KeyValueStore
 from .requests._errors import KvRejected
 
 OFFSETS: Final = "offsets"
 STAGES: Final = "stages"
+HOLDERS: Final = "holders"
 
 
 class FaceOfStore(Protocol):
@@ -39,15 +42,23 @@ class KvOffsetStore:
     meanwhile, the one that is further on stays: a consumer that has lost its queue, and does not
     know it yet, moves nobody back.
 
+    With ``lease``, the number of a lease that the store holds, a position is saved only while that
+    lasts: afterwards saving raises ``NoLease``, and changes nothing.
+
     ``store`` has to be open for as long as the consumer is. The same class is for all faces.
     """
 
-    def __init__(self, store: KeyValueStore | FaceOfStore, name: str) -> None:
+    def __init__(
+        self, store: KeyValueStore | FaceOfStore, name: str, *, lease: int | None = None
+    ) -> None:
         problem = client_problem(name)
         if problem is not None:
             raise KvRejected(problem.replace("client id", "name of an offset store"))
         core = store if isinstance(store, KeyValueStore) else store._core
         self._calls = core._calls
+        self._lease = None if lease is None else held_by(core._leases, lease)
+        self._marks: dict[int, bytes] = {}
+        """Partition -> the key there that is under the lease."""
         self._name = name
         self._versions: dict[bytes, int] = {}
 
@@ -85,14 +96,30 @@ class KvOffsetStore:
         if key not in self._versions:
             await self._load(key)
         while True:
-            step = Step(key, Action.PUT, b"%d" % number, if_version=self._versions[key])
-            answer = await self._calls.write(key, OpType.CAS, encode_steps([step]))
+            steps = [Step(key, Action.PUT, b"%d" % number, if_version=self._versions[key])]
+            if self._lease is not None:
+                mark = await self._mark(key)
+                steps.append(Step(mark, Action.PUT, ttl_ms=-self._lease.id))
+            op_type = OpType.CAS if len(steps) == 1 else OpType.BATCH
+            answer = await self._calls.write(key, op_type, encode_steps(steps))
             if answer.done:
                 self._versions[key] = answer.results[0].version
                 return
             there = await self._load(key)
             if there is not None and _queue_offset(there) >= _queue_offset(number):
                 return  # another consumer has the queue by now, and is further
+
+    async def _mark(self, key: bytes) -> bytes:
+        """Return the key that is put under the lease with what is saved under ``key``."""
+        assert self._lease is not None
+        partitions = await self._calls.sure_partitions()
+        partition = partition_of(key, partitions)
+        number = 0
+        while partition not in self._marks:
+            mark = f"{HOLDERS}/{self._name}/{self._lease.id}/{number}".encode()
+            self._marks.setdefault(partition_of(mark, partitions), mark)
+            number += 1
+        return self._marks[partition]
 
 
 def _number(key: bytes, value: bytes) -> int:

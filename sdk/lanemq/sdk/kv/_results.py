@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import final
 
-from lanemq.wire.kv import StepResult
+from lanemq.wire.kv import OperationResult, StepResult
 
 
 @final
@@ -28,3 +28,16 @@ class BatchResult:
     """True if all conditions held, so that all steps were done."""
     results: tuple[StepResult, ...]
     """One for each step, in order."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TxnResult:
+    """The result of a transaction."""
+
+    succeeded: bool
+    """True if all comparisons held, so that ``then`` was done, and not ``otherwise``."""
+    revision: int
+    """The revision of the entries that it put, and of the store after it."""
+    results: tuple[OperationResult, ...]
+    """One for each operation that was done, in order."""

@@ -1,9 +1,6 @@
 """The store: keys and values of one namespace."""
 
-import os
-import ssl
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal, final
 
@@ -12,7 +9,7 @@ import trio
 from lanemq.wire import RequestCode
 from lanemq.wire.headers import KvGet, KvScan
 from lanemq.wire.kv import (
-    DEFAULT_NAMESPACE,
+    OPERATION_BYTES_MAX,
     Action,
     Entry,
     LoadedEntry,
@@ -22,33 +19,31 @@ from lanemq.wire.kv import (
     Step,
     decode_entry,
     encode_key,
-    encode_steps,
-    namespace_problem,
     partition_of,
 )
 
-from .._errors import check_in_trio
-from .._tasks import open_quiet_nursery
-from .._values import check_seconds, check_whole
-from ..net._acl import Credentials
-from ..net._discovery import NameServersLike, ask_name_servers
-from ..net._link import Dial
-from ..net._remoting import dial_tcp, open_remoting_client
+from .._values import check_whole
 from ._checkpoint import Checkpoint
-from ._lock import Lock, hold_lock
-from ._numbers import check_version, encode_checked, milliseconds
+from ._lease import Lease
+from ._leases import KeyLeases
+from ._numbers import check_bytes, check_key, check_version, encode_checked, life
+from ._ranges import KeyRanges
 from ._results import BatchResult, CasResult
 from ._sums import sum_of
-from ._watch import Watch
+from ._transactions import KeyTransactions
+from ._watch import Watch, wanted_by
 from .requests._calls import KvCalls
 from .requests._creation import create_namespace
+from .requests._deletion import delete_namespace
 from .requests._errors import KvRejected
+from .requests._long_values import compare_long
+from .requests._namespaces import NamespaceInfo, find_namespaces
 from .requests._pages import read_page
-from .requests._split import common_partition, load_entries, read_keys
+from .requests._split import common_partition, load_entries, read_keys, write_to_all
 
 
 @final
-class KeyValueStore:
+class KeyValueStore(KeyTransactions, KeyRanges, KeyLeases):
     """Keys and values of one namespace, at brokers of lanemq. Made by ``open_kv_store``.
 
     Any number of tasks may use it at once. A call is tried again while the broker is away or
@@ -58,7 +53,7 @@ class KeyValueStore:
     def __init__(self, calls: KvCalls, nursery: trio.Nursery) -> None:
         self._calls = calls
         self._nursery = nursery
-        self._hold = partial(hold_lock, calls, nursery)
+        self._leases: dict[int, Lease] = {}
         self.namespace: str = calls.namespace
         """The namespace."""
 
@@ -76,20 +71,42 @@ class KeyValueStore:
         """
         await create_namespace(self._calls, partitions, brokers)
 
+    async def delete_namespace(self) -> None:
+        """Delete the namespace with everything in it, for good.
+
+        Its entries, locks and positions are gone, and its watches end with ``NoNamespace``. The
+        name can be used again: by ``create``, or by a write where a first write creates it. After
+        an error some partitions may be deleted: the same call deletes the others. Raises
+        ``NoNamespace`` if there is none, and as ``put``.
+        """
+        await delete_namespace(self._calls)
+
+    async def namespaces(self) -> list[NamespaceInfo]:
+        """Return all namespaces of the cluster with their brokers, as name servers remember them.
+
+        One that is there twice by an error has two places. Raises as ``put``, where no name
+        server answers.
+        """
+        return await find_namespaces(self._calls)
+
     async def partition_of(self, key: bytes) -> int:
         """Return the number of the partition that a key is in. Raises as ``get``."""
+        check_key(key)
         return partition_of(key, await self._calls.sure_partitions())
 
-    async def put(self, key: bytes, value: bytes, *, ttl_s: float | None = None) -> int:
-        """Put a value, which is gone after ``ttl_s`` seconds, or stays; returns its version.
+    async def put(
+        self, key: bytes, value: bytes, *, ttl_s: float | None = None, lease: int | None = None
+    ) -> int:
+        """Put a value; returns its version. It is gone after ``ttl_s`` seconds, or with the lease
+        of that number, or stays.
 
-        Raises ``KvRejected`` for what breaks a limit, ``KvNotSupported``, ``KvStateLost``,
-        ``NoNamespace`` where it is missing and is not made (see ``create``), and after
-        ``timeout_s`` ``BrokerUnreachable``, ``RequestTimedOut`` or ``RefusedByBroker``:
-        then it may have been done, or be done later.
+        Raises ``NoLease`` for a lease that is not there, ``KvRejected`` for what breaks a limit,
+        ``KvNotSupported``, ``KvStateLost``, ``NoNamespace`` where it is missing and is not made
+        (see ``create``), and after ``timeout_s`` ``BrokerUnreachable``, ``RequestTimedOut`` or
+        ``RefusedByBroker``: then it may have been done, or be done later.
         """
-        step = Step(key, Action.PUT, value, ttl_ms=milliseconds(ttl_s))
-        answer = await self._calls.write(key, OpType.PUT, encode_steps([step]))
+        step = Step(key, Action.PUT, value, ttl_ms=life(ttl_s, lease))
+        answer = await self._calls.write(key, OpType.PUT, encode_checked([step]))
         return answer.results[0].version
 
     async def get(
@@ -99,6 +116,7 @@ class KeyValueStore:
 
         Raises ``NoNamespace``, and as ``put``.
         """
+        check_key(key)
         header = KvGet(key=encode_key(key), namespace=self.namespace, consistency=consistency)
         body = await self._calls.ask(key, RequestCode.KV_GET, header)
         return decode_entry(body)
@@ -106,7 +124,7 @@ class KeyValueStore:
     async def delete(self, key: bytes) -> int:
         """Delete an entry; returns the version that is gone, 0 where there was none."""
         step = Step(key, Action.DELETE)
-        answer = await self._calls.write(key, OpType.DELETE, encode_steps([step]))
+        answer = await self._calls.write(key, OpType.DELETE, encode_checked([step]))
         return answer.results[0].version
 
     async def compare_and_set(
@@ -117,6 +135,7 @@ class KeyValueStore:
         version: int | None = None,
         expected: bytes | None = None,
         ttl_s: float | None = None,
+        lease: int | None = None,
     ) -> CasResult:
         """Put a value (None deletes) if the entry has a version, or a value.
 
@@ -130,15 +149,21 @@ class KeyValueStore:
             key,
             Action.DELETE if value is None else Action.PUT,
             value or b"",
-            ttl_ms=milliseconds(ttl_s),
+            ttl_ms=life(ttl_s, lease),
             if_version=version,
             if_value=expected,
         )
-        answer = await self._calls.write(key, OpType.CAS, encode_steps([step]))
+        body = encode_checked([step])
+        if expected is not None and len(body) > OPERATION_BYTES_MAX:
+            answer = await compare_long(self._calls, step)
+        else:
+            answer = await self._calls.write(key, OpType.CAS, body)
         return CasResult(answer.done, answer.results[0].version, answer.value)
 
     async def multi_get(self, keys: Sequence[bytes]) -> list[Entry | None]:
         """Return an entry, or None, for each of up to 1,024 keys. Raises as ``get``."""
+        for key in keys:
+            check_key(key)
         return await read_keys(self._calls, keys)
 
     async def batch(self, steps: Sequence[Step]) -> BatchResult:
@@ -174,6 +199,9 @@ class KeyValueStore:
         snapshot of several raises ``KvRejected`` without.
         """
         check_whole("limit", limit, least=1, error=KvRejected)
+        check_bytes("a prefix", prefix)
+        if cursor is not None:
+            check_bytes("a cursor", cursor)
         header = KvScan(
             prefix=encode_key(prefix),
             namespace=self.namespace,
@@ -201,7 +229,8 @@ class KeyValueStore:
     async def load(self, entries: Sequence[LoadedEntry]) -> None:
         """Take over entries as they are, versions and times included. Raises as ``put``.
 
-        Those of one partition are taken over together, or not at all.
+        Those of one partition are taken over together, or not at all; they are 8,192 at most, and
+        4 MiB.
         """
         await load_entries(self._calls, entries)
 
@@ -210,89 +239,30 @@ class KeyValueStore:
 
         Each partition is emptied at once; after an error some may be, and others not.
         """
-        calls = self._calls
-        await calls.each(
-            lambda one, of, attempts: calls.write_at(one, of, OpType.CLEAR, b"", attempts=attempts)
-        )
+        await write_to_all(self._calls, OpType.CLEAR)
 
-    def watch(self, prefix: bytes = b"", *, position: int | Sequence[int] | None = None) -> Watch:
-        """Return the changes under ``prefix``: from ``position`` on, or from now.
+    def watch(
+        self,
+        prefix: bytes = b"",
+        *,
+        key: bytes | None = None,
+        position: int | Sequence[int] | None = None,
+        previous: bool = False,
+        progress_s: float | None = None,
+    ) -> Watch:
+        """Return the changes under ``prefix``, or of one ``key``: from ``position`` on, or from
+        now.
+
+        With ``previous`` each change has the entry before it. With ``progress_s`` there is one of
+        kind ``ChangeKind.PROGRESS`` after so many seconds without any: all changes before its
+        position have come. These three need a broker of this version (``KvNotSupported``).
 
         Of several partitions there is a position for each, as ``page.positions`` and
         ``Watch.position`` have them; the changes of each partition come in its order.
         """
-        return Watch(self._calls, self._nursery, prefix, position)
+        wanted = wanted_by(prefix, key, previous=previous, progress_s=progress_s)
+        return Watch(self._calls, self._nursery, wanted, position)
 
     def checkpoint(self, name: str) -> Checkpoint:
         """Return the checkpoint of a name."""
         return Checkpoint(self._calls, name)
-
-    def lock(
-        self, key: bytes, *, ttl_s: float = 15.0, wait_s: float | None = None
-    ) -> AbstractAsyncContextManager[Lock]:
-        """Hold a lock for the length of a block, for as long as this process lives.
-
-        It is renewed by itself. Whoever dies without giving it up keeps it for ``ttl_s``
-        seconds more. It is waited for until ``wait_s`` is over; None is for ever. One attempt is
-        always made, and takes as long as a request may: 0 is that one alone.
-
-        Raises ``LockNotAcquired``, as ``put`` if no attempt was answered, and ``LockLost`` at the
-        end of the block if it was not held all the time: ask ``lock.is_held`` before what only the
-        holder may do, and hand on ``lock.fencing`` to whom it is done to, or ``lock.check`` in a
-        ``batch``.
-        """
-        return self._hold(key, ttl_s=ttl_s, wait_s=wait_s, owner=None)
-
-    def leader(
-        self, name: str, *, ttl_s: float = 15.0, wait_s: float | None = None, owner: bytes = b""
-    ) -> AbstractAsyncContextManager[Lock]:
-        """Hold the leadership of ``name`` for the length of a block: the lock ``leader/NAME``.
-
-        Others see ``owner`` in the value of that key. See ``lock``.
-        """
-        key = b"leader/" + name.encode()
-        return self._hold(key, ttl_s=ttl_s, wait_s=wait_s, owner=owner or None)
-
-
-@asynccontextmanager
-async def open_kv_store(
-    *,
-    namespace: str = DEFAULT_NAMESPACE,
-    name_servers: NameServersLike = None,
-    broker: str | None = None,
-    timeout_s: float = 15.0,
-    credentials: Credentials | None = None,
-    tls: ssl.SSLContext | None = None,
-    dial: Dial = dial_tcp,
-) -> AsyncIterator[KeyValueStore]:
-    """Open the store of a namespace; leaving the block closes its connections.
-
-    The namespace is looked for at the brokers that have it, by the name servers. One that nobody
-    has is made by the first write at ``broker``, by its name; see ``KeyValueStore.create`` for
-    where it is made without, and for partitions. One that is elsewhere raises ``NoNamespace``.
-    ``name_servers``, ``credentials`` and ``tls`` are as for producers;
-    ``timeout_s`` is how long a call is tried. Raises ``KvRejected`` for a bad namespace, and
-    ``ValueError`` where there is no name server.
-    """
-    check_in_trio()
-    check_seconds("timeout_s", timeout_s, zero=True, error=KvRejected)
-    problem = namespace_problem(namespace)
-    if problem is not None:
-        raise KvRejected(problem)
-    found = await ask_name_servers(name_servers, dial)
-    async with (
-        open_remoting_client(credentials=credentials, tls=tls, dial=dial) as client,
-        open_quiet_nursery() as nursery,
-    ):
-        calls = KvCalls(
-            client,
-            found,
-            namespace=namespace,
-            broker=broker,
-            client_id=os.urandom(12).hex(),
-            timeout_s=timeout_s,
-        )
-        try:
-            yield KeyValueStore(calls, nursery)
-        finally:
-            nursery.cancel_scope.cancel()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import final
+from typing import Final, final
 
 import trio
 
@@ -10,9 +10,30 @@ from lanemq.wire.kv import Change
 
 from .._errors import ClientClosed
 from .._tasks import gather
+from .._values import check_seconds
+from ._numbers import check_bytes, check_key
 from .requests._calls import KvCalls, OtherPartitions
 from .requests._errors import KvRejected, counted
-from .requests._feed import Feed
+from .requests._feed import Feed, Wanted
+
+PROGRESS_S_MAX: Final = 60.0
+"""Seconds that a broker waits at most."""
+
+
+def wanted_by(
+    prefix: bytes, key: bytes | None, *, previous: bool, progress_s: float | None
+) -> Wanted:
+    """Check what a caller of ``watch`` gave. Raises ``KvRejected``."""
+    check_bytes("a prefix", prefix)
+    if key is not None:
+        check_key(key)
+        if prefix:
+            raise KvRejected("a watch has a prefix, or key=, and not both")
+    wanted = Wanted(bytes(prefix), key, previous)
+    if progress_s is None:
+        return wanted
+    check_seconds("progress_s", progress_s, most_s=PROGRESS_S_MAX, error=KvRejected)
+    return wanted._replace(wait_s=max(0.001, progress_s), progress=True)
 
 
 @final
@@ -28,12 +49,12 @@ class Watch:
         self,
         calls: KvCalls,
         nursery: trio.Nursery,
-        prefix: bytes,
+        wanted: Wanted,
         position: int | Sequence[int] | None,
     ) -> None:
         self._calls = calls
         self._nursery = nursery
-        self._prefix = prefix
+        self._wanted = wanted
         given = (position,) if isinstance(position, int) else position
         self._begin = None if given is None else tuple(given)
         self._feeds: list[Feed] = []
@@ -113,7 +134,7 @@ class Watch:
             raise error
         if any(feed.was_answered for feed in self._feeds):
             raise KvRejected(
-                f"the namespace has been made anew, and had {counted(len(self._feeds))}: "
+                f"the namespace has been made again, and had {counted(len(self._feeds))}: "
                 "watch it from the beginning"
             )
         self._feeds, self._errors = [], []  # they were asked as many as name servers know of
@@ -129,7 +150,7 @@ class Watch:
             )
             await self._calls.refuse(partitions, KvRejected(why))
         return [
-            Feed(self._calls, self._prefix, partition, partitions, position)
+            Feed(self._calls, self._wanted, partition, partitions, position)
             for partition, position in enumerate(positions)
         ]
 

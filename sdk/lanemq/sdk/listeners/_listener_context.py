@@ -12,6 +12,8 @@ import msgspec
 
 from lanemq.wire.bodies import MessageQueue
 
+from .._errors import WrongValue
+
 WANTED: Final = 2  # parameters of a listener that takes a context
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,6 +57,23 @@ def takes_context(handle: Callable[..., object]) -> bool:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     given = [p for p in parameters if p.kind in positional and p.default is p.empty]
     return len(given) >= WANTED
+
+
+def check_parameters(handle: Callable[..., object], what: str) -> None:
+    """Raise ``WrongValue`` unless ``handle`` can be called as a listener is."""
+    try:
+        signature = inspect.signature(handle)
+    except (TypeError, ValueError):  # some functions written in C have no signature
+        return
+    given = ("messages", "context")[: WANTED if takes_context(handle) else 1]
+    try:
+        signature.bind(*given)
+    except TypeError as error:
+        name = getattr(handle, "__qualname__", repr(handle))
+        raise WrongValue(
+            f"{what} {name}{signature} cannot be called with (messages) or (messages, context):"
+            f" {error}"
+        ) from None
 
 
 def like(handle: Callable[..., object], wrapper: F) -> F:

@@ -6,7 +6,7 @@ is cut down to the segment.
 Source: RocketMQ 5.0.0-PREVIEW, PullAPIWrapper, MQAdminImpl.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Final, final
 
 import trio
@@ -18,14 +18,35 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.logical import (
     NOTHING_READABLE_S,
     REDIRECT_FIELD,
-    ROUNDS_MAX,
+    Ask,
+    Asked,
+    Boundary,
     Chain,
-    GoOn,
-    PullWait,
+    Confirmed,
+    Conversation,
+    GoesOn,
+    LookAgain,
+    LookForReader,
+    Moving,
+    NothingYet,
+    PullAsk,
+    PullFrom,
+    PullOutcome,
+    PullReply,
+    PullStep,
+    ReaderAt,
     ReaderPositions,
     Redirect,
+    Redirected,
+    Reply,
+    SearchByTime,
     Segment,
-    next_pull_step,
+    Step,
+    Taken,
+    Told,
+    converse,
+    max_offset,
+    min_offset,
     translate,
 )
 
@@ -42,7 +63,7 @@ from ..consumer.requests._queue_calls import (
 )
 from ..net._client import Client
 from ..observe._log import get_logger
-from ._progress import LogicalProgress
+from ._progress import ProgressCalls
 
 LOGGER = get_logger("lanemq.sdk.logical")
 
@@ -68,7 +89,7 @@ class LogicalCalls:
     def __init__(self, client: Client, queues: QueueCalls) -> None:
         self._client = client
         self._queues = queues
-        self._progress = LogicalProgress(client, queues)
+        self._progress = ProgressCalls(client, queues)
         self._places: ReaderPositions[MessageQueue] = ReaderPositions(QUEUES_MAX)
 
     def chain(self, queue: MessageQueue) -> Chain | None:
@@ -112,31 +133,42 @@ class LogicalCalls:
         on elsewhere: other messages are there now. ``terms.commit_offset`` is left out: it would be
         taken for a physical one.
         """
-        routes, is_told = self._client.routes, False
-        for _ in range(ROUNDS_MAX):
-            chain = self._known_chain(queue)
-            step = next_pull_step(chain, queue, offset, self._places, is_confirmed=is_told)
-            if step is PullWait.UNCONFIRMED:
-                is_told = await routes.confirm(queue.topic, queue.queue_id)
-                if is_told:
-                    continue
-            match step:
-                case PullWait():
-                    return await self._nothing_yet(queue, offset, terms)
-                case GoOn(begin):
-                    return _illegal(chain, offset, begin)
-            segment = step.segment
-            answer, address = await self._queues.pull_answer(
-                segment.message_queue,
-                step.queue_offset,
-                replace(terms, commit_offset=None, meant=segment.meant),
-            )
-            if REDIRECT_FIELD not in answer.fields:
-                pulled = _logical(read_pull(answer, address), segment, offset)
-                self._places.note(queue, segment, pulled.next_offset)
+        routes = self._client.routes
+        conversation = PullFrom(queue, offset, self._places).steps(self._known_chain(queue))
+        try:
+            step = next(conversation)
+            while True:
+                reply: PullReply
+                match step:
+                    case PullAsk(located):
+                        answer, address = await self._queues.pull_answer(
+                            located.segment.message_queue,
+                            located.queue_offset,
+                            replace(terms, commit_offset=None, meant=located.segment.meant),
+                        )
+                        reply = Taken()
+                        if REDIRECT_FIELD in answer.fields:
+                            await follow_redirect(self._client, queue.topic, answer, address)
+                            # It may be a broker that does not know the group yet.
+                            await self._client.introduce()
+                            reply = Redirected(self._known_chain(queue))
+                    case PullStep.CONFIRM:
+                        is_told = await routes.confirm(queue.topic, queue.queue_id)
+                        reply = Confirmed(self._known_chain(queue), is_told)
+                    case LookForReader():
+                        reply = ReaderAt(None)
+                step = conversation.send(reply)
+        except StopIteration as end:
+            outcome: PullOutcome = end.value
+        match outcome:
+            case PullAsk(located):
+                pulled = _logical(read_pull(answer, address), located.segment, offset)
+                self._places.note(queue, located.segment, pulled.next_offset)
                 return pulled
-            await follow_redirect(self._client, queue.topic, answer, address)
-            await self._client.introduce()  # it may be a broker that does not know the group yet
+            case GoesOn(begin, chain):
+                return _illegal(chain, offset, begin)
+            case NothingYet(_, is_redirected) if not is_redirected:
+                return await self._nothing_yet(queue, offset, terms)
         raise RefusedByBroker(NO_MATCH, f"redirect after redirect for {queue}", address)
 
     async def _nothing_yet(self, queue: MessageQueue, offset: int, terms: PullTerms) -> Pulled:
@@ -148,50 +180,48 @@ class LogicalCalls:
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Return the logical offset that the next message will get, as far as can be told now."""
-        is_fresh = False
-        for _ in range(ROUNDS_MAX):
-            chain = self._known_chain(queue)
-            segment = chain.last
-            if segment is None:
-                return chain.known_end
-            if segment.is_sealed:
-                if is_fresh:  # it is being migrated, or closed: this is its end
-                    return segment.next_delta
-                await self._client.routes.refresh(queue.topic)
-                is_fresh = True
-                continue
-            found, answer = await self._queues.max_offset_of_part(segment.message_queue)
-            if REDIRECT_FIELD not in answer.fields:
-                return translate.end_of(segment, found)
-            # It continues on another broker. The answer says no more; the known route may be older.
-            await self._client.routes.refresh(queue.topic)
-            is_fresh = True
-            if self._known_chain(queue).last == segment:
-                return translate.end_of(segment, found)
-        raise BrokerUnreachable(str(queue), "it is on the move; its end could not be found out")
+        return await self._outcome(queue, max_offset)
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Return the oldest logical offset that there is a message for; the end where there is
         none."""
-        chain = self._known_chain(queue)
-        for segment in chain.readable:
-            found = await self._queues.min_offset(segment.message_queue)
-            if (first := translate.first_of(segment, found)) is not None:
-                return first
-        return chain.known_end
+        return await self._outcome(queue, min_offset)
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return the logical offset of the first message stored at ``timestamp_ms`` or later. The
-        broker of its segment finds it; the end if there is none."""
-        chain = self._known_chain(queue)
-        end = chain.known_end
-        for segment in chain.readable:
-            if segment.is_sealed and 0 < segment.last_time_ms < timestamp_ms:
-                continue
-            found = await self._queues.offset_at(segment.message_queue, timestamp_ms)
-            if (first := translate.first_of(segment, found)) is not None:
-                return first
-        return end
+        """Return the logical offset of the first message stored at ``timestamp_ms`` or later; the
+        end if there is none."""
+        return await self._outcome(queue, SearchByTime(timestamp_ms, Boundary.LOWER).steps)
+
+    async def _outcome(
+        self, queue: MessageQueue, steps: Callable[[Chain], Conversation[int]]
+    ) -> int:
+        """Hold a conversation with the brokers of a logical queue."""
+
+        async def answer(step: Step) -> Reply:
+            if isinstance(step, LookAgain):
+                await self._client.routes.refresh(queue.topic)
+                return self._known_chain(queue)
+            return await self._told(step)
+
+        try:
+            return await converse(steps(self._known_chain(queue)), answer)
+        except Moving as error:
+            raise BrokerUnreachable(str(queue), error.remark) from error
+
+    async def _told(self, step: Ask) -> Told:
+        """Ask the broker of a segment."""
+        queue = step.segment.message_queue
+        match step.asked:
+            case Asked.MIN_OFFSET:
+                return Told(await self._queues.min_offset(queue))
+            case Asked.MAX_OFFSET:
+                end, answer = await self._queues.max_offset_of_part(queue)
+                return Told(end, REDIRECT_FIELD in answer.fields)
+            case Asked.OFFSET_AT:
+                boundary = step.boundary.value or None
+                return Told(await self._queues.offset_at(queue, step.timestamp_ms, boundary))
+            case Asked.EARLIEST_TIME:
+                raise AssertionError("clients have no use for the time of the first message")
 
 
 def _illegal(chain: Chain, asked: int, go_on_at: int) -> Pulled:

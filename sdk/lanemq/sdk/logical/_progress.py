@@ -35,7 +35,7 @@ class Keeping(NamedTuple):
 
 
 @final
-class LogicalProgress:
+class ProgressCalls:
     """Reads and writes the progress of one group. Every call may raise any ``LanemqError``."""
 
     def __init__(self, client: Client, queues: QueueCalls) -> None:

@@ -4,6 +4,7 @@ Source: RocketMQ 5.0.0-PREVIEW, DefaultMQProducerImpl.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, final
 
 import trio
@@ -15,9 +16,20 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
     REDIRECT_FIELD,
-    ROUNDS_MAX,
     SEGMENT_FIELD,
+    Chain,
+    Looked,
+    LookForEnd,
+    LookForPlace,
+    NotReached,
+    NotSent,
+    Redirected,
     Segment,
+    SendAsk,
+    SendOutcome,
+    SendReply,
+    SendTo,
+    Taken,
     translate,
 )
 
@@ -69,84 +81,89 @@ class LogicalSends:
         message's offset is not one of the queue, and stays what the broker says.
         """
         until_s = trio.current_time() + timeout_s
-        unreachable: set[str] = set()
-        for round_number in range(1, ROUNDS_MAX + 1):
-            route, segment = self._place(topic, queue, unreachable)
-            real = MessageQueue(queue.topic, segment.broker_name, segment.queue_id)
-            left_s = max(0.0, until_s - trio.current_time())
-            try:
-                answer, address = await transmit(route, real, segment, left_s)
-            except (BrokerUnreachable, RequestTimedOut) as error:
-                if isinstance(error, BrokerUnreachable):
-                    unreachable.add(segment.broker_name)
-                if round_number == ROUNDS_MAX or not await self._moved(
-                    topic, queue, route, segment, unreachable, until_s
-                ):
-                    raise
-                continue
-            if REDIRECT_FIELD in answer.fields:
-                await follow_redirect(self._client, topic, answer, address)
-            elif answer.code == NO_PERMISSION:
-                raise RefusedByBroker(answer.code, answer.remark, address)
-            else:
-                result = read(answer, real, address)
-                if segment.delta < 0 and not is_half:
-                    segment = await self._placed(topic, queue, segment)
-                return _logical(result, queue, segment, is_half=is_half)
-        raise RefusedByBroker(NO_PERMISSION, f"redirect after redirect for {queue}", address)
+        failure: LanemqError | None = None
+        known = self._client.routes.get(topic)
+        conversation = SendTo(
+            is_away=lambda name: not self._has_master(topic, name), needs_place=not is_half
+        ).steps(self._chain(topic, queue))
+        try:
+            step = next(conversation)
+            while True:
+                reply: SendReply
+                match step:
+                    case SendAsk(segment):
+                        known = self._known_route(topic, queue)
+                        real = MessageQueue(queue.topic, segment.broker_name, segment.queue_id)
+                        left_s = max(0.0, until_s - trio.current_time())
+                        try:
+                            answer, address = await transmit(known, real, segment, left_s)
+                        except (BrokerUnreachable, RequestTimedOut) as error:
+                            failure = error
+                            reply = NotReached(is_down=isinstance(error, BrokerUnreachable))
+                        else:
+                            if REDIRECT_FIELD in answer.fields:
+                                await follow_redirect(self._client, topic, answer, address)
+                                reply = Redirected(self._chain(topic, queue))
+                            elif answer.code == NO_PERMISSION:
+                                raise RefusedByBroker(answer.code, answer.remark, address)
+                            else:
+                                result, reply = read(answer, real, address), Taken()
+                    case LookForEnd(tried):
+                        assert known is not None, "it has been sent to"
+                        reply = await self._looked(topic, queue, known, tried, until_s)
+                    case LookForPlace():
+                        reply = await self._look_for_place(topic, queue)
+                step = conversation.send(reply)
+        except StopIteration as end:
+            outcome: SendOutcome = end.value
+        match outcome:
+            case Segment():
+                return _logical(result, queue, outcome, is_half=is_half)
+            case NotSent.REDIRECTS:
+                remark = f"redirect after redirect for {queue}"
+                raise RefusedByBroker(NO_PERMISSION, remark, address)
+            case NotSent.GAVE_UP if failure is not None:
+                raise failure
+        raise RefusedByBroker(NO_PERMISSION, f"{queue} takes no messages any more")
 
-    def _place(
-        self, topic: str, queue: MessageQueue, unreachable: set[str]
-    ) -> tuple[TopicRoute, Segment]:
+    def _known_route(self, topic: str, queue: MessageQueue) -> TopicRoute:
         route = self._client.routes.get(topic)
-        segment = None if route is None else route.writable_segment(queue, unreachable)
-        if route is None or segment is None:
+        if route is None:
             raise RefusedByBroker(NO_PERMISSION, f"{queue} takes no messages any more")
-        return route, segment
+        return route
 
-    async def _placed(self, topic: str, queue: MessageQueue, segment: Segment) -> Segment:
-        """Return ``segment`` with its place in the queue, if that is known by now.
+    def _chain(self, topic: str, queue: MessageQueue) -> Chain:
+        route = self._client.routes.get(topic)
+        chain = None if route is None else route.chain(queue)
+        return chain or Chain(queue.queue_id)
+
+    def _has_master(self, topic: str, broker_name: str) -> bool:
+        route = self._client.routes.get(topic)
+        return route is not None and route.has_master(broker_name)
+
+    async def _look_for_place(self, topic: str, queue: MessageQueue) -> Looked:
+        """Look for the place of a destination in the queue.
 
         A look at the route in the middle of a migration does not show it; the next one does.
         """
         now_s = trio.current_time()
         if now_s - self._looked_s >= LOOK_INTERVAL_S:
             self._looked_s = now_s
-            try:
+            with suppress(LanemqError):  # the message is stored all the same
                 await self._client.routes.refresh(topic)
-            except LanemqError:
-                return segment  # the message is stored all the same
-        route = self._client.routes.get(topic)
-        chain = None if route is None else route.chain(queue)
-        found = None if chain is None else chain.find(segment.key)
-        return found or segment
+        return Looked(self._chain(topic, queue))
 
-    async def _moved(
-        self,
-        topic: str,
-        queue: MessageQueue,
-        known: TopicRoute,
-        tried: Segment,
-        unreachable: set[str],
-        until_s: float,
-    ) -> bool:
-        """Return whether ``queue`` no longer ends at ``tried``, or its broker has moved."""
-        with trio.move_on_at(until_s):
-            try:
-                await self._client.routes.refresh(topic)
-                name = tried.broker_name
-                route = self._client.routes.get(topic)
-                if route is not None and route.brokers.get(name) not in (
-                    None,
-                    known.brokers.get(name),
-                ):
-                    unreachable.discard(name)
-                    return True
-                _, segment = self._place(topic, queue, unreachable)
-            except LanemqError:
-                return False
-            return segment.key != tried.key
-        return False
+    async def _looked(
+        self, topic: str, queue: MessageQueue, known: TopicRoute, tried: Segment, until_s: float
+    ) -> Looked:
+        """Look where ``queue`` ends now, and whether the broker of ``tried`` has moved."""
+        with trio.move_on_at(until_s), suppress(LanemqError):
+            await self._client.routes.refresh(topic)
+            name, route = tried.broker_name, self._client.routes.get(topic)
+            before = None, known.brokers.get(name)
+            has_moved = route is not None and route.brokers.get(name) not in before
+            return Looked(self._chain(topic, queue), has_new_address=has_moved)
+        return Looked(Chain(queue.queue_id))  # nobody knows, or there is no time left
 
 
 def _logical(

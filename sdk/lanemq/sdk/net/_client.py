@@ -3,9 +3,6 @@
 Source: RocketMQ 4.9.8, MQClientInstance.
 """
 
-import ipaddress
-import itertools
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -19,7 +16,6 @@ from lanemq.wire.bodies import MASTER_ID, ClusterInfo, ConsumerData, HeartbeatDa
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import UnregisterClient
 from lanemq.wire.logical import READER_FIELD
-from lanemq.wire.message import UniqueKeys
 
 from .._errors import BadAnswer, LanemqError, check_in_trio
 from .._options import ClientOptions
@@ -27,8 +23,10 @@ from .._tasks import open_quiet_nursery
 from ..observe._installed import check_telemetry
 from ..observe._log import get_logger
 from ._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name_servers
+from ._identity import new_client_id, new_unique_keys
 from ._link import Dial
 from ._local_ip import local_ip
+from ._look_ups import look_up_routes
 from ._missing_routes import MissingRoutes
 from ._name_servers import Discover, NameServers
 from ._remoting import RemotingClient, dial_tcp, open_remoting_client, split_address
@@ -36,7 +34,6 @@ from ._routes import Routes
 
 LOGGER = get_logger("lanemq.sdk.client")
 
-_NUMBERS = itertools.count(1)  # tells the clients of one process apart
 # Pauses between a young client's look-ups of a cluster's brokers, as long as it has none.
 _EARLY_LOOKS_S = (1.0, 2.0, 4.0, 8.0)
 
@@ -62,9 +59,9 @@ class Client:
         self.routes = routes
         self.options = options
         self.clock_ms = clock_ms
-        number, ip = next(_NUMBERS), local_ip(towards)
-        self.client_id = f"{ipaddress.ip_address(ip)}@{os.getpid()}#{number}"
-        self.unique_keys = UniqueKeys(ip, os.getpid(), number)
+        ip = local_ip(towards)
+        self.client_id = new_client_id(ip, options.instance)
+        self.unique_keys = new_unique_keys(ip)
         self._producer_groups: dict[str, None] = {}
         self._consumers: dict[str, Callable[[], ConsumerData]] = {}
         self._introduced: dict[str, int | None] = {}  # address -> connection that knows us
@@ -136,9 +133,10 @@ class Client:
 
         A broker that cannot be reached is logged and tried again.
         """
-        for topic in topics:
+        names = tuple(topics)
+        for topic in names:
             self.routes.watch(topic)
-            await self.refresh_quietly(topic)
+        await look_up_routes(self.routes, names, required=self.options.require_route)
         await self.introduce()
 
     async def connect_to_cluster(self) -> None:

@@ -67,7 +67,12 @@ def parse_addresses(text: str | Sequence[str]) -> tuple[str, ...]:
 
     Raises ``InvalidName`` for a bad address, and if there is none.
     """
+    if not isinstance(text, str | Sequence):
+        raise InvalidName(f"name servers are a text, as '127.0.0.1:9876', not {text!r}")
     parts = text.replace(",", ";").split(";") if isinstance(text, str) else text
+    for part in parts:
+        if not isinstance(part, str):
+            raise InvalidName(f"the address of a name server is a text, not {part!r}")
     addresses = tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
     if not addresses:
         raise InvalidName("no name server given: write host:port;host:port, as 127.0.0.1:9876")
@@ -81,6 +86,8 @@ def parse_endpoint(url: str, unit_name: str = "") -> Endpoint:
 
     Raises ``InvalidName``.
     """
+    if not (url.isascii() and url.isprintable()) or " " in url:
+        raise InvalidName(f"{url!a} is not an endpoint: write http://host:port/path")
     parts = urlsplit(url)
     try:
         port = parts.port or 80

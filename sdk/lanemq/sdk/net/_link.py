@@ -12,10 +12,10 @@ from typing import final
 import trio
 from msgspec.structs import replace
 
-from lanemq.wire import ProtocolError
+from lanemq.wire import LocalProtocolError, ProtocolError
 from lanemq.wire.frame import NEED_DATA, Connection, Frame, PeerClosed, encode_frame
 
-from .._errors import BrokerUnreachable, RequestTimedOut
+from .._errors import BrokerUnreachable, RequestTimedOut, WrongValue
 from ..observe._log import get_logger
 from ._timeouts import Timeouts
 from ._tls_errors import why_broken
@@ -34,10 +34,18 @@ OUTGOING_HIGH_BYTES = 4 << 20
 # Server-initiated requests under way at once on one connection; past it they are refused.
 SERVED_MAX = 64
 # A call that times out on a connection on which nothing was heard for this long takes it for
-# dead and breaks it, so that the next call dials anew. (The Java client breaks it at once.)
+# dead and breaks it, so that the next call dials again. (The Java client breaks it at once.)
 SILENCE_MAX_S = 10.0
 
 _NUMBERS = itertools.count(1)
+
+
+def encoded(frame: Frame) -> bytes:
+    """Return the bytes of a request. Raises ``WrongValue`` for what has no encoding."""
+    try:
+        return encode_frame(frame)
+    except LocalProtocolError as error:
+        raise WrongValue(f"request {frame.code} cannot be sent: {error}") from error
 
 
 @final
@@ -92,6 +100,9 @@ class Link:
                     self._stream = stream = await dial(host, port)
             except trio.TooSlowError:
                 reason = f"cannot connect within {connect_timeout_s:g} s"
+                return
+            except (ValueError, UnicodeError) as error:  # no name that a host can have
+                reason = f"cannot connect: {host!a} is not the name of a host: {error}"
                 return
             except OSError as error:
                 cause = error.__cause__  # trio's own text leaves out the reason
@@ -231,7 +242,7 @@ class Link:
                 await self.ready()
             if scope.cancelled_caught:
                 raise self._took_nothing(timeout_s)
-        self.post(frame)
+        self._post(encoded(frame))
         if self._outgoing or self._writing:
             with trio.move_on_at(deadline_s) as scope:
                 await self.flushed()
@@ -257,7 +268,7 @@ class Link:
             if scope.cancelled_caught:
                 raise RequestTimedOut(self.address, frame.code, timeout_s)
         opaque = self._protocol.next_opaque()
-        self._post(encode_frame(replace(frame, opaque=opaque)))
+        self._post(encoded(replace(frame, opaque=opaque)))
         if self.broken is not None:
             raise BrokerUnreachable(self.address, self.broken)
         # The answer cannot come before this task sleeps: the reader runs in between only.

@@ -47,7 +47,7 @@ class NameServers:
         self._current = ""  # the one that is asked first
 
     async def refresh(self) -> None:
-        """Find the addresses anew. If that fails, the known ones stay, and the error says why."""
+        """Find the addresses again. If that fails, the known ones stay, and the error says why."""
         assert self._discover is not None
         async with self._discovering:
             found = await self._discover()

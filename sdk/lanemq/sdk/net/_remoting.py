@@ -15,7 +15,7 @@ import trio
 from lanemq.wire import Refused, RemoteProtocolError, ResponseCode
 from lanemq.wire.frame import Frame
 
-from .._errors import ClientClosed, InvalidName, RefusedByBroker
+from .._errors import ClientClosed, InvalidName, RefusedByBroker, WrongValue
 from .._tasks import open_quiet_nursery
 from .._values import check_fields
 from ..observe._log import get_logger
@@ -53,8 +53,17 @@ class RemotingOptions:
 
 def split_address(address: str) -> tuple[str, int]:
     """Split ``host:port`` at the last colon; ``[::1]:9876`` loses its brackets."""
+    if not isinstance(address, str):
+        raise InvalidName(f"an address is a text, as '127.0.0.1:9876', not {address!r}")
     host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+    if (
+        not colon
+        or not host.isprintable()
+        or not host
+        or not port.isascii()
+        or not port.isdigit()
+        or int(port) > 65535
+    ):
         raise InvalidName(f"{address!r} is not an address: write host:port, as 127.0.0.1:9876")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -73,7 +82,8 @@ class RemotingClient:
         credentials: Credentials | None,
     ) -> None:
         self._nursery = nursery
-        self._dial = dial
+        self.dial = dial
+        """The way to the network."""
         self._credentials = credentials
         self._options = options
         self._links: dict[str, Link] = {}
@@ -97,7 +107,7 @@ class RemotingClient:
         an answer that comes late is dropped.
         """
         if self._credentials is not None:
-            frame = sign(frame, self._credentials)
+            frame = sign(frame, self._credentials, address)
         answer = await self._link(address).call(frame, timeout_s)
         if answer.code not in accept:
             raise RefusedByBroker(answer.code, answer.remark, address)
@@ -111,7 +121,7 @@ class RemotingClient:
         took it.
         """
         if self._credentials is not None:
-            frame = sign(frame, self._credentials)
+            frame = sign(frame, self._credentials, address)
         await self._link(address).deliver(frame, timeout_s)
 
     def handle(self, code: int, handler: Handler) -> None:
@@ -151,7 +161,7 @@ class RemotingClient:
         return link
 
     async def _run_link(self, link: Link, host: str, port: int, timeout_s: float) -> None:
-        await link.run(self._dial, host, port, connect_timeout_s=timeout_s)
+        await link.run(self.dial, host, port, connect_timeout_s=timeout_s)
 
     def _forget(self, link: Link) -> None:
         if self._links.get(link.address) is link:
@@ -230,6 +240,11 @@ async def open_remoting_client(
     to the network: ``(host, port)`` to a byte stream.
     """
     if tls is not None:
+        if not isinstance(tls, ssl.SSLContext):
+            raise WrongValue(
+                "tls must be an ssl.SSLContext, as ssl.create_default_context() returns, not"
+                f" {tls!r}"
+            )
         dial = over_tls(dial, tls)
     async with open_quiet_nursery() as nursery:
         client = RemotingClient(nursery, dial, options or RemotingOptions(), credentials)

@@ -4,11 +4,18 @@ Source: RocketMQ 4.9.8, MQClientInstance.topicRouteData2TopicPublishInfo and
 topicRouteData2TopicSubscribeInfo; logical queues: 5.0.0-PREVIEW.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
-from lanemq.wire import Permission
-from lanemq.wire.bodies import MASTER_ID, MessageQueue, RouteData
+from lanemq.wire import (
+    ROUTE_QUEUES_MAX,
+    TOPIC_QUEUES_MAX,
+    Permission,
+    queue_ids,
+    read_number,
+)
+from lanemq.wire.bodies import MASTER_ID, MessageQueue, RouteData, StaticQueue
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, Chain, LogicalQueues, Redirect, Segment
 
 
@@ -110,35 +117,79 @@ def read_route(topic: str, data: RouteData, *, logical_queues: bool = False) -> 
 
 def _read_physical(topic: str, data: RouteData) -> TopicRoute:
     brokers = {broker.broker_name: dict(broker.broker_addrs) for broker in data.broker_datas}
-    subscribe = [
+    if static := data.static_queues():
+        return _read_static(topic, data, static, brokers)
+    readable = (
         MessageQueue(topic, queue.broker_name, queue_id)
         for queue in data.queue_datas
         if queue.perm & Permission.READ
-        for queue_id in range(queue.read_queue_nums)
-    ]
+        for queue_id in queue.read_queues
+    )
     if data.order_topic_conf:
-        publish = _ordered_queues(topic, data.order_topic_conf)
+        writable = _ordered_queues(topic, data.order_topic_conf)
     else:
-        publish = [
+        writable = (
             MessageQueue(topic, queue.broker_name, queue_id)
             for queue in sorted(data.queue_datas, key=lambda queue: queue.broker_name)
             if queue.perm & Permission.WRITE and MASTER_ID in brokers.get(queue.broker_name, ())
-            for queue_id in range(queue.write_queue_nums)
-        ]
-    return TopicRoute(topic, tuple(publish), tuple(sorted(subscribe)), brokers)
+            for queue_id in queue.write_queues
+        )
+    publish, subscribe = _bounded(writable), sorted(_bounded(readable))
+    return TopicRoute(topic, publish, tuple(subscribe), brokers)
 
 
-def _ordered_queues(topic: str, conf: str) -> list[MessageQueue]:
-    """Return the queues of a globally ordered topic, from ``broker:n;broker:n`` in a route.
+def _read_static(
+    topic: str,
+    data: RouteData,
+    static: Mapping[int, StaticQueue],
+    brokers: dict[str, dict[int, str]],
+) -> TopicRoute:
+    """Return the route of a static topic of 5.x: its queues, each at the broker that has it now.
+
+    A broker with a mapping takes the id in a request for that of the topic's queue, and finds its
+    own queue, and earlier brokers', by itself. Source: 5.3.3, TopicQueueMappingManager.
+    """
+    permissions = {queue.broker_name: queue.perm for queue in data.queue_datas}
+
+    def queues(needed: int) -> Iterator[MessageQueue]:
+        for queue_id, place in static.items():
+            if permissions.get(place.broker_name, 0) & needed:
+                yield MessageQueue(topic, place.broker_name, queue_id)
+
+    publish = (q for q in queues(Permission.WRITE) if MASTER_ID in brokers.get(q.broker_name, ()))
+    subscribe = sorted(_bounded(queues(Permission.READ)))
+    return TopicRoute(topic, _bounded(publish), tuple(subscribe), brokers)
+
+
+def beyond_bounds(data: RouteData) -> str:
+    """Return what a client leaves out of a route, as its queues are too many; "" for nothing."""
+    for queue in data.queue_datas:
+        if queue.queue_count > TOPIC_QUEUES_MAX:
+            return (
+                f"broker {queue.broker_name} is said to have {queue.queue_count} queues of it, of"
+                f" which {TOPIC_QUEUES_MAX} are used"
+            )
+    total = sum(queue.queue_count for queue in data.queue_datas)
+    return f"of its {total} queues {ROUTE_QUEUES_MAX} are used" if total > ROUTE_QUEUES_MAX else ""
+
+
+def _bounded(queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
+    return tuple(islice(queues, ROUTE_QUEUES_MAX))
+
+
+def _ordered_queues(topic: str, conf: str) -> Iterator[MessageQueue]:
+    """Yield the queues of a globally ordered topic, from ``broker:n;broker:n`` in a route.
 
     They stay the same while brokers come and go, so a message key keeps its queue.
     """
-    queues = []
     for part in conf.split(";"):
         broker_name, _, count = part.partition(":")
-        if count.strip().isdigit():
-            queues += [MessageQueue(topic, broker_name, n) for n in range(int(count))]
-    return queues
+        try:
+            number = read_number(count.strip())
+        except ValueError:
+            continue
+        for queue_id in queue_ids(number):
+            yield MessageQueue(topic, broker_name, queue_id)
 
 
 def read_default_route(topic: str, data: RouteData, *, queues_max: int) -> TopicRoute:

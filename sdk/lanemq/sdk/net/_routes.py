@@ -25,7 +25,7 @@ from .._errors import (
 )
 from ..observe._log import get_logger
 from ._name_servers import NameServers
-from ._route_table import TopicRoute, read_default_route, read_route, with_redirect
+from ._route_table import TopicRoute, beyond_bounds, read_default_route, read_route, with_redirect
 
 LOGGER = get_logger("lanemq.sdk.routes")
 
@@ -51,6 +51,7 @@ class Routes:
         self._default_topic_queues = default_topic_queues
         self._routes: dict[str, TopicRoute] = {}
         self._redirects: dict[str, RecentRedirects] = {}
+        self._left_out: dict[str, str] = {}
         self._watched: dict[str, None] = {}  # a set that keeps its order
         self._locks: dict[str, trio.Lock] = {}
         self._listeners: list[RouteListener] = []
@@ -188,6 +189,7 @@ class Routes:
             data = await self._ask(topic)
         if data is None:
             return None
+        self._note_bounds(topic, data)
         try:
             route = read_route(topic, data, logical_queues=self._logical_queues)
         except RemoteProtocolError as error:
@@ -203,7 +205,7 @@ class Routes:
     async def redirected(self, topic: str, redirect: Redirect | None) -> None:
         """Learn the present segments of a logical queue from a broker.
 
-        None makes everything to be asked for anew; raises as ``find_for_send`` then.
+        None makes everything to be asked for again; raises as ``find_for_send`` then.
         """
         if redirect is None:
             self._redirects.pop(topic, None)
@@ -259,6 +261,13 @@ class Routes:
         )
         for listener in self._listeners:
             listener(route.topic)
+
+    def _note_bounds(self, topic: str, data: RouteData) -> None:
+        """Log what is left out of a route, once until it is something else."""
+        left_out = beyond_bounds(data)
+        if left_out and self._left_out.get(topic) != left_out:
+            LOGGER.warning("route of %s: %s", topic, left_out)
+            self._left_out[topic] = left_out
 
 
 def _bad_route(topic: str, error: RemoteProtocolError) -> BadAnswer:

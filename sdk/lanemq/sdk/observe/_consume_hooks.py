@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
+import trio
+
 from .._messages import Outcome, ReceivedMessage, Retry, is_success
 from ..listeners._listener import Handle
 from ..listeners._listener_context import like
@@ -63,7 +65,7 @@ def hooked(
     async def handle_with_hooks(
         messages: Sequence[ReceivedMessage], *context: object
     ) -> Outcome | Retry | None:
-        event = Consumption(group, messages, clock_ms())
+        event, began_s = Consumption(group, messages, clock_ms()), trio.current_time()
         for hook in hooks:
             if hook.before is not None:
                 await call_hook(hook.before, event)
@@ -73,7 +75,7 @@ def hooked(
             event.error = error
             raise
         finally:
-            event.cost_ms = clock_ms() - event.started_ms
+            event.cost_ms = round((trio.current_time() - began_s) * 1000)
             for hook in hooks:
                 if hook.after is not None:
                     await call_hook(hook.after, event)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
+from lanemq import local
 from lanemq.wire.bodies import MessageQueue
 
 from .._errors import LanemqError
@@ -21,8 +22,8 @@ def get_logger(name: str) -> logging.Logger:
     """Return the logger ``name``; its records get fields before any handler sees them."""
     logger = logging.getLogger(name)
     if not any(isinstance(known, _Fields) for known in logger.filters):
-        logger.addFilter(_Fields())
-    return logger
+        logger.addFilter(_Fields())  # before the arguments are replaced by what is shown of them
+    return local.get_logger(name)
 
 
 @final

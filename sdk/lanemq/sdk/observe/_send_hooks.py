@@ -56,6 +56,8 @@ class SendAttempt:
     """The error, for ``after``; may be a cancellation."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Place for hooks to leave something from ``before`` to ``after``."""
+    began_s: float = field(default=0.0, repr=False)
+    """The start by trio's clock, which is never set: ``cost_ms`` counts from it."""
 
 
 SendWatch = Callable[[SendAttempt], Awaitable[None] | None]

@@ -20,7 +20,7 @@ from ._send_hooks import SendAttempt
 
 DEFAULT_REGION: Final = "DefaultRegion"
 TRANSACTION_END_KIND: Final = 2  # MessageType.Trans_msg_Commit, whatever the state
-# Above these a trace message is begun anew: half of what readers' limits are, and of the longest
+# Above these a trace message is begun again: half of what readers' limits are, and of the longest
 # property string a broker takes.
 DATA_MAX: Final = 64_000  # characters
 KEYS_MAX: Final = 16_000  # characters

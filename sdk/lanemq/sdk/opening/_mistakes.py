@@ -8,9 +8,19 @@ from .._errors import InvalidName, WrongUse
 from ..consumer._broker_requests import Listener
 from ..consumer._expressions import Sql
 from ..listeners._listener import ConcurrentListener
-from ..listeners._ordered_listeners import OrderlyListener, StagedConcurrentListener
+from ..listeners._listener_context import check_parameters
+from ..listeners._ordered_listeners import (
+    KeyOrderedListener,
+    OrderlyListener,
+    StagedConcurrentListener,
+)
 
-LISTENERS: Final = (ConcurrentListener, OrderlyListener, StagedConcurrentListener)
+LISTENERS: Final = (
+    ConcurrentListener,
+    OrderlyListener,
+    KeyOrderedListener,
+    StagedConcurrentListener,
+)
 NAMES: Final = ", ".join(kind.__name__ for kind in LISTENERS)
 
 
@@ -38,9 +48,11 @@ def as_listener(listener: object) -> Listener:
     """
     if isinstance(listener, LISTENERS):
         check_awaitable(listener.handle, "the listener")
+        check_parameters(listener.handle, "the listener")
         return listener
     if inspect.isroutine(listener):
         check_awaitable(listener, "the listener")
+        check_parameters(listener, "the listener")
         return ConcurrentListener(listener)
     kind = type(listener)
     if kind.__module__.startswith("lanemq.sdk.blocking"):

@@ -6,6 +6,8 @@ from typing import TypedDict
 
 from lanemq.wire.bodies import MessageModel
 
+from .._codecs import CodecLike, DecodeErrors
+from .._interceptors import ConsumeInterceptor, SendInterceptor
 from .._options import ClientOptions, Compression, ConsumeFrom
 from ..consumer._allocation import Allocate
 from ..consumer._queue_changes import QueueListener
@@ -16,6 +18,7 @@ from ..net._latency_faults import SlowBrokerPauses
 from ..net._remoting import RemotingOptions
 from ..observe._consume_hooks import ConsumeHook
 from ..observe._send_hooks import SendHook
+from ..observe._statistics import StatisticsListener
 
 
 class RemotingSettings(TypedDict, total=False):
@@ -41,6 +44,7 @@ class ClientSettings(RemotingSettings, total=False):
     tls: ssl.SSLContext | None
     unit_name: str
     name_server_refresh_s: float
+    require_route: bool
     logical_queues: bool
 
 
@@ -60,6 +64,8 @@ class ProducerSettings(ClientSettings, total=False):
     avoid_slow_brokers: bool
     slow_broker_pauses: SlowBrokerPauses
     hooks: tuple[SendHook, ...]
+    interceptors: tuple[SendInterceptor, ...]
+    codec: CodecLike
     client: ClientOptions
 
 
@@ -72,11 +78,14 @@ class ConsumerSettings(ClientSettings, total=False):
     allocate: Allocate
     flow: FlowLimits
     on_queues_changed: QueueListener | None
+    on_statistics: StatisticsListener | None
+    statistics_interval_s: float
     rebalance_interval_s: float
     offset_persist_interval_s: float
     pull_suspend_s: float
     pull_timeout_s: float
     pull_retry_delay_s: float
+    codec: CodecLike
     offsets_dir: Path
     offset_store: OffsetStore | None
     client: ClientOptions
@@ -88,6 +97,8 @@ class PushSettings(ConsumerSettings, total=False):
     pull_batch: int
     max_reconsume_times: int
     hooks: tuple[ConsumeHook, ...]
+    interceptors: tuple[ConsumeInterceptor, ...]
+    decode_errors: DecodeErrors
     consume_timeout_s: float
     consume_timeout_delay_level: int
     shutdown_grace_s: float

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final, final
 
 import msgspec
+import trio
 
 from lanemq.wire import RETRY_PREFIX, RequestCode, SysFlag, Version
 from lanemq.wire.bodies import MessageQueue
@@ -17,7 +18,15 @@ from .._errors import MessageRejected
 from .._messages import DELAY_LEVEL_MAX, Message
 from .._namespace import in_namespace
 from .._options import Compression, ProducerOptions
-from .._validate import check_body, check_properties, check_send_topic, check_size
+from .._validate import (
+    check_body,
+    check_encodable,
+    check_kinds,
+    check_properties,
+    check_send_topic,
+    check_size,
+)
+from .._values import INT64_MAX, utf8_bytes
 from ..observe._send_hooks import SendAttempt, SendKind
 
 # The kind is what the Java client since 4.9.4 sets; older consumers look at the first bit only.
@@ -110,7 +119,14 @@ class Outgoing(msgspec.Struct, gc=False):
             queue=queue,
             address=address,
             started_ms=now_ms,
+            began_s=trio.current_time(),
         )
+
+    def make_half(self, group: str) -> None:
+        """Make this the half message of a transaction of ``group``."""
+        self.sys_flag |= SysFlag.TRANSACTION_PREPARED
+        self.add_property(Property.TRAN_MSG, "true")
+        self.add_property(Property.PGROUP, group)
 
     def add_property(self, name: str, value: str) -> None:
         """Add a property that applications may not set themselves."""
@@ -120,20 +136,18 @@ class Outgoing(msgspec.Struct, gc=False):
 def properties_text(message: Message, unique_key: str) -> str:
     """Return the property string of ``message``. Raises ``MessageRejected``."""
     text = f"{Property.UNIQ_KEY}\x01{unique_key}\x02"
+    check_kinds(message)
     if message.tags:
         _check_text("tags", message.tags)
         text += f"{Property.TAGS}\x01{message.tags}\x02"
     if message.keys:
-        # An easy slip where types are not checked: each letter would become a key.
-        if isinstance(message.keys, str):  # type: ignore[unreachable]
-            raise MessageRejected("`keys` must be a tuple of texts, as keys=('order-1',)")
         for key in message.keys:
             _check_text("keys", key)
             if not key or " " in key:
                 raise MessageRejected(f"the key {key!r} is empty or holds a blank")
         text += f"{Property.KEYS}\x01{' '.join(message.keys)}\x02"
     if message.delay_level:
-        if not 0 < message.delay_level <= DELAY_LEVEL_MAX:
+        if not 0 <= message.delay_level <= DELAY_LEVEL_MAX:
             raise MessageRejected(
                 f"delay_level must be from 0 to {DELAY_LEVEL_MAX}, not {message.delay_level}"
             )
@@ -146,6 +160,8 @@ def properties_text(message: Message, unique_key: str) -> str:
         check_properties(message.properties)
         for name, value in message.properties.items():
             text += f"{name}\x01{value}\x02"
+    if utf8_bytes(text) is None:
+        check_encodable(message)
     return text
 
 
@@ -158,8 +174,11 @@ def _timer_text(message: Message) -> str:
         if not 0 <= message.delay_s <= TIMER_MAX_S:
             raise MessageRejected(f"delay_s must be from 0 to {TIMER_MAX_S}, not {message.delay_s}")
         return f"{Property.TIMER_DELAY_MS}\x01{round(message.delay_s * 1000)}\x02"
-    if message.deliver_at_ms is not None and message.deliver_at_ms <= 0:
-        raise MessageRejected(f"deliver_at_ms must be positive, not {message.deliver_at_ms}")
+    if message.deliver_at_ms is not None and not 0 < message.deliver_at_ms <= INT64_MAX:
+        raise MessageRejected(
+            f"deliver_at_ms must be milliseconds since 1970, from 1 to {INT64_MAX}, not"
+            f" {message.deliver_at_ms}"
+        )
     return f"{Property.TIMER_DELIVER_MS}\x01{message.deliver_at_ms}\x02"
 
 
@@ -187,7 +206,7 @@ def prepare(message: Message, options: ProducerOptions, keys: UniqueKeys, now_ms
     if type(body) is not bytes:
         check_body(body)
     size = len(body)
-    check_size(size, _utf8_bytes(properties), options.message_bytes_max)
+    check_size(size, utf8_bytes(properties) or 0, options.message_bytes_max)
     is_timed = message.delay_s is not None or message.deliver_at_ms is not None
     plain = None
     if size >= options.compress_from_bytes:
@@ -221,7 +240,3 @@ def _compress(body: bytes, kind: Compression, level: int) -> tuple[bytes, int]:
     if len(compressed) < len(body):
         return compressed, SysFlag.COMPRESSED | number
     return body, 0
-
-
-def _utf8_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())

@@ -18,6 +18,7 @@ from lanemq.wire.message import Property, StoredMessage
 
 from .._errors import MessageRejected
 from .._messages import Message, ReceivedMessage
+from .._validate import check_kinds
 from ..net._client import Client
 from ..observe._log import get_logger
 from ._outgoing import REPLY
@@ -58,6 +59,7 @@ REPLY_S_MAX: Final = ((1 << 31) - 1) / 1000
 
 def as_request(message: Message, expected: "ExpectedReply") -> Message:
     """Return ``message`` with the properties that let its reply find the way back."""
+    check_kinds(message)
     return replace(message, properties={**message.properties, **expected.properties})
 
 

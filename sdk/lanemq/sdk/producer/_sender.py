@@ -10,13 +10,18 @@ from typing import Final, final
 
 import trio
 
-from lanemq.wire import TIMERS_FIELD, SysFlag, Version, version_name
+from lanemq.wire import (
+    TIMERS_FIELD,
+    RequestCode,
+    SysFlag,
+    Version,
+    version_name,
+)
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.frame import FLAG_ONEWAY, Frame
 from lanemq.wire.logical import Segment
 
 from .._errors import (
-    BadAnswer,
     BrokerUnreachable,
     LanemqError,
     MessageRejected,
@@ -33,12 +38,12 @@ from ..observe._send_hooks import SendAttempt, SendHook, call_after, call_before
 from ._outgoing import Outgoing
 from ._selectors import Select
 from ._send_targets import SendTargets, broker_of
+from ._sent import STATUSES, read_sent
 
 PAUSE_MAX_S: Final = 1.0
 """Longest pause before an attempt at a broker that has failed already."""
 HANGING_SHARE: Final = 0.5
 """Share of the time left that a broker may take while there are others to try."""
-STATUSES: Final = {status.value: status for status in SendStatus}
 # A broker that was asked at a segment which is closed refuses, and may say where to go.
 STATUSES_OR_REFUSAL: Final = frozenset({*STATUSES, NO_PERMISSION})
 
@@ -92,11 +97,7 @@ class Sender:
         options = self._options
         route = self._targets.known(outgoing.topic)
         if route is None or not route.publish_queues:
-            with trio.move_on_after(timeout_s) as scope:
-                route = await self.route(outgoing.topic)
-            if scope.cancelled_caught or route is None:
-                servers = ",".join(self._client.routes.name_servers.addresses)
-                raise RequestTimedOut(servers, 105, timeout_s)
+            route = await self._look_up(outgoing.topic, timeout_s)
         if queue is not None and not isinstance(queue, MessageQueue):
             queue = queue(route.publish_queues)
         attempts = 1 if queue is not None else 1 + options.retries
@@ -104,7 +105,7 @@ class Sender:
         is_down = False
         while True:
             target = queue or self._targets.choose(route, failed[-1] if failed else None)
-            left_s = timeout_s - (trio.current_time() - started_s) if failed else timeout_s
+            left_s = started_s + timeout_s - trio.current_time()  # a look-up took its part
             broker_name = broker_of(route, target)
             if is_down and broker_name in failed:  # there is no other: let this one come back
                 pause_s = min(left_s / (1 + attempts - len(failed)), PAUSE_MAX_S)
@@ -137,6 +138,13 @@ class Sender:
                 if fresh is not None and fresh.publish_queues:
                     route = fresh
 
+    async def _look_up(self, topic: str, timeout_s: float) -> TopicRoute:
+        """Return the route to send by, asked for within ``timeout_s``."""
+        with trio.move_on_after(timeout_s):
+            return await self.route(topic)
+        servers = ",".join(self._client.routes.name_servers.addresses)
+        raise RequestTimedOut(servers, 105, timeout_s)
+
     async def _attempt(
         self, outgoing: Outgoing, route: TopicRoute, queue: MessageQueue, timeout_s: float
     ) -> SendResult:
@@ -155,15 +163,15 @@ class Sender:
                     queue,
                     timeout_s,
                     partial(self._transmit_to_segment, outgoing),
-                    partial(self._read, outgoing),
+                    partial(read_sent, outgoing),
                     is_half=bool(outgoing.sys_flag & SysFlag.TRANSACTION_MASK),
                 )
             else:
                 if outgoing.asks_version:
-                    await self._suit(outgoing, address)
+                    timeout_s = await self._suit(outgoing, address, timeout_s)
                 frame = self._frame(outgoing, queue)
                 answer = await self._transmit(frame, queue, address, timeout_s, STATUSES)
-                result = self._read(outgoing, answer, queue, address)
+                result = read_sent(outgoing, answer, queue, address)
         except BaseException as error:
             if self._hooks:
                 await self._finish(attempt, None, error)
@@ -208,18 +216,23 @@ class Sender:
     ) -> tuple[Frame, str]:
         address = self._targets.address(route, queue.broker_name)
         if outgoing.asks_version:
-            await self._suit(outgoing, address)
+            timeout_s = await self._suit(outgoing, address, timeout_s)
         frame = self._frame(outgoing, queue)
         mark(frame, segment)
         accept = STATUSES_OR_REFUSAL
         return await self._transmit(frame, queue, address, timeout_s, accept), address
 
-    async def _suit(self, outgoing: Outgoing, address: str) -> None:
-        """Adapt ``outgoing`` to what the broker at ``address`` understands.
+    async def _suit(self, outgoing: Outgoing, address: str, timeout_s: float) -> float:
+        """Adapt ``outgoing`` to what the broker at ``address`` understands; returns the rest of
+        ``timeout_s``.
 
         Raises ``MessageRejected`` where it would deliver a timed message at once.
         """
-        answer = await self._client.heartbeat_answer(address)
+        deadline_s = trio.current_time() + timeout_s
+        with trio.move_on_at(deadline_s) as scope:
+            answer = await self._client.heartbeat_answer(address)
+        if scope.cancelled_caught:
+            raise RequestTimedOut(address, RequestCode.HEART_BEAT, timeout_s)
         version = answer.version
         if outgoing.plain is not None:
             outgoing.compress_for(version, self._options)
@@ -234,34 +247,14 @@ class Sender:
                 " deliver_at_ms: use delay_level, or send it all the same with the option"
                 " timers_at_any_broker=True (Apache's 4.x brokers deliver it at once)"
             )
+        return deadline_s - trio.current_time()
 
     async def _finish(
         self, attempt: SendAttempt, result: SendResult | None, error: BaseException | None
     ) -> None:
-        attempt.cost_ms = self._client.clock_ms() - attempt.started_ms
+        attempt.cost_ms = round((trio.current_time() - attempt.began_s) * 1000)
         attempt.result, attempt.error = result, error
         await call_after(self._hooks, attempt)
-
-    @staticmethod
-    def _read(outgoing: Outgoing, answer: Frame, queue: MessageQueue, address: str) -> SendResult:
-        fields = answer.fields
-        try:
-            queue_id = int(fields["queueId"])
-            if queue_id != queue.queue_id:
-                queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
-            return SendResult(
-                status=STATUSES[answer.code],
-                message_id=outgoing.message_id,
-                offset_id=fields["msgId"],
-                queue=queue,
-                queue_offset=int(fields["queueOffset"]),
-                transaction_id=fields.get("transactionId"),
-                region=fields.get("MSG_REGION"),
-                trace_on=fields.get("TRACE_ON") != "false",
-                recall_handle=fields.get("recallHandle"),
-            )
-        except (KeyError, ValueError) as error:
-            raise BadAnswer(address, "a send", repr(error)) from error
 
     async def send_oneway(self, outgoing: Outgoing, queue: MessageQueue | Select | None) -> None:
         """Send without an answer; one attempt. Raises where nothing could be sent at all."""
@@ -272,7 +265,9 @@ class Sender:
             await self._send_oneway(outgoing, queue)
 
     async def _send_oneway(self, outgoing: Outgoing, queue: MessageQueue | Select | None) -> None:
-        route = await self.route(outgoing.topic)
+        deadline_s = trio.current_time() + self._options.send_timeout_s
+        route = await self._look_up(outgoing.topic, self._options.send_timeout_s)
+        left_s = deadline_s - trio.current_time()
         if queue is None:
             queue = self._targets.choose(route, None)
         elif not isinstance(queue, MessageQueue):
@@ -281,7 +276,7 @@ class Sender:
         real = queue if segment is None else segment.message_queue
         address = self._targets.address(route, real.broker_name)
         if outgoing.asks_version:
-            await self._suit(outgoing, address)
+            left_s = await self._suit(outgoing, address, left_s)
         if self._hooks:
             attempt = outgoing.attempt(self._group, queue, address, self._client.clock_ms())
             attempt.oneway = True
@@ -289,7 +284,7 @@ class Sender:
         # Without the mark of a logical queue: a redirect could not be followed.
         frame = self._frame(outgoing, real, FLAG_ONEWAY)
         try:
-            await self._client.remoting.oneway(address, frame, self._options.send_timeout_s)
+            await self._client.remoting.oneway(address, frame, left_s)
         except BaseException as error:
             if self._hooks:
                 await self._finish(attempt, None, error)

@@ -4,6 +4,8 @@ from typing import Any
 
 import click
 
+from lanemq.local import print_line
+
 from ._command import (
     EXIT_FOUND,
     cluster_of,
@@ -64,10 +66,10 @@ def export(
         print_json(done)
     else:
         print_table(("topic", "messages"), [*done.topics.items()])
-        click.echo(f"{done.rows:,} messages in {done.target}")
+        print_line(f"{done.rows:,} messages in {done.target}")
     if done.damaged:
         what = "piece" if done.damaged == 1 else "pieces"
-        click.echo(
+        print_line(
             f"{store} has {done.damaged} damaged {what}: the table damage lists them", err=True
         )
         raise SystemExit(EXIT_FOUND)
@@ -111,7 +113,7 @@ def lag(source: str, offsets: str | None, master: str | None, as_json: bool) -> 
         [(one.group, one.topic or "", one.messages) for one in done.dead],
     )
     dead = sum(one.messages for one in done.dead)
-    click.echo(f"{done.lag:,} messages not consumed, {dead:,} dead letters")
+    print_line(f"{done.lag:,} messages not consumed, {dead:,} dead letters")
 
 
 @click.command()
@@ -119,6 +121,7 @@ def lag(source: str, offsets: str | None, master: str | None, as_json: bool) -> 
 @click.option("--topic", required=True, help="The topic in the archive.")
 @click.option("--to", "target", help="The topic to send to, if it has another name.")
 @click.option("--name", help="Of the replay; a run of the same name goes on where one was.")
+@click.option("--store-host", help="HOST:PORT of the broker whose messages are meant.")
 @cluster_options
 @master_option
 @json_option
@@ -127,6 +130,7 @@ def replay(
     topic: str,
     target: str | None,
     name: str | None,
+    store_host: str | None,
     master: str | None,
     as_json: bool,
     **options: Any,  # noqa: ANN401 - options of pyspark
@@ -140,16 +144,18 @@ def replay(
         from ..jobs import replay as run
 
         cluster = cluster_of(options)
-        done = run(spark, archive, topic, cluster=cluster, target=target, name=name)
+        done = run(
+            spark, archive, topic, cluster=cluster, target=target, name=name, store_host=store_host
+        )
     if as_json:
         print_json(done)
         return
-    click.echo(
+    print_line(
         f"{done.sent:,} messages of {done.queues} queues sent to {done.target},"
         f" {done.there:,} were there already"
     )
     if done.left_out:
-        click.echo(f"{done.left_out:,} have no body in the archive, and were left out")
+        print_line(f"{done.left_out:,} have no body in the archive, and were left out")
 
 
 @click.command()
@@ -170,4 +176,4 @@ def report(source: str, output: str, master: str | None, as_json: bool) -> None:
     if as_json:
         print_json(done)
     else:
-        click.echo(f"{done.messages:,} messages of {done.topics:,} topics in {done.output}")
+        print_line(f"{done.messages:,} messages of {done.topics:,} topics in {done.output}")

@@ -5,11 +5,12 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
@@ -18,7 +19,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lanemq.local import print_json as write_json
+from lanemq.local.cli import CommandFailed
+from lanemq.wire import show_text
+
 from .._errors import SourceError
+from ._home import unpacked_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +40,11 @@ INTERRUPTED: Final = (
 )
 UNLIMITED: Final = 1 << 20
 """Columns of a table that goes to a file or a pipe, at most."""
+MISSING_MODULE: Final = re.compile(r"No module named '?([\w.]+)")
+WORKER_FAILED: Final = ("An exception was thrown from the Python worker", "[STREAM_FAILED]", "Job")
+"""Beginnings of texts of Spark whose cause stands in a later line."""
+CAUSE: Final = re.compile(r"^(?:Caused by: )?((?:\w+\.)*\w*(?:Error|Exception): .+)$", re.MULTILINE)
+"""A line of a traceback, of Python or Java, that names the error."""
 Command = TypeVar("Command", bound=Callable[..., object])
 
 master_option = click.option(
@@ -42,8 +53,8 @@ master_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON value.")
 
 
-def cluster_options(command: Command) -> Command:
-    """Add the options of a command that talks to brokers, for ``cluster_of``."""
+def access_options(command: Command) -> Command:
+    """Add the options that a cluster may need beside its address, for ``access_of``."""
     for option in (
         click.option("--retries", type=click.IntRange(min=0), default=3, show_default=True),
         click.option("--tls-trust-certificates", help="PEM file of authorities, on every machine."),
@@ -51,16 +62,34 @@ def cluster_options(command: Command) -> Command:
         click.option("--security-token"),
         click.option("--secret-key", envvar="LANEMQ_SECRET_KEY"),
         click.option("--access-key", envvar="LANEMQ_ACCESS_KEY"),
-        click.option(
-            "-n",
-            "--name-server",
-            envvar="NAMESRV_ADDR",
-            required=True,
-            help="HOST:PORT, several with ; between.  [env: NAMESRV_ADDR]",
-        ),
     ):
         command = option(command)
     return command
+
+
+def access_of(options: dict[str, Any]) -> dict[str, str]:
+    """Return what ``access_options`` gave as options of the source ``rocketmq``."""
+    found = {
+        "accessKey": options["access_key"],
+        "secretKey": options["secret_key"],
+        "securityToken": options["security_token"],
+        "tls": str(options["tls"]).lower(),
+        "tlsTrustCertificates": options["tls_trust_certificates"],
+        "retries": str(options["retries"]),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def cluster_options(command: Command) -> Command:
+    """Add the options of a command that talks to brokers, for ``cluster_of``."""
+    address = click.option(
+        "-n",
+        "--name-server",
+        envvar="NAMESRV_ADDR",
+        required=True,
+        help="HOST:PORT, several with ; between.  [env: NAMESRV_ADDR]",
+    )
+    return address(access_options(command))
 
 
 def cluster_of(options: dict[str, Any]) -> "Cluster":
@@ -79,8 +108,12 @@ def cluster_of(options: dict[str, Any]) -> "Cluster":
 
 
 @contextmanager
-def session(job: str, master: str | None) -> Iterator["SparkSession"]:
-    """Give a session, and turn its errors, and Ctrl-C, into lines for people."""
+def session(job: str, master: str | None, *, check: bool = True) -> Iterator["SparkSession"]:
+    """Give a session, and turn its errors, and Ctrl-C, into lines for people.
+
+    ``check``: ask the executors of a cluster first whether they can run jobs at all; a task that
+    cannot start is tried for minutes, and its cause gets lost on the way.
+    """
     if importlib.util.find_spec("pyspark") is None:
         raise Failed("Spark is not installed: pip install 'lanemq[spark]'")
     interruption = signal.getsignal(signal.SIGINT)
@@ -89,11 +122,14 @@ def session(job: str, master: str | None) -> Iterator["SparkSession"]:
         from pyspark.errors import PySparkException
 
         try:
-            opened = _opened(job, master)
-            try:
-                yield opened
-            finally:
-                opened.stop()
+            with unpacked_home() if _is_here(master) else nullcontext():
+                opened = _opened(job, master)
+                try:
+                    if check:
+                        _check_workers(opened)
+                    yield opened
+                finally:
+                    opened.stop()
         except SourceError as error:
             raise Failed(str(error)) from error
         except (PySparkException, Py4JError) as error:
@@ -105,10 +141,15 @@ def session(job: str, master: str | None) -> Iterator["SparkSession"]:
         logging.disable(logging.NOTSET)
 
 
+def _is_here(master: str | None) -> bool:
+    """Return whether Spark is started by this process, and its workers run on this machine."""
+    return (master or LOCAL).startswith("local") and SUBMITTED not in os.environ
+
+
 def _opened(job: str, master: str | None) -> "SparkSession":
     from pyspark.sql import SparkSession
 
-    from .._register import register
+    from .._register import load_sources, register
 
     builder = SparkSession.builder.appName(f"lanemq spark {job}")
     if master is not None or SUBMITTED not in os.environ:
@@ -116,13 +157,29 @@ def _opened(job: str, master: str | None) -> "SparkSession":
         builder = builder.master(master)
         if master.startswith("local"):  # else whatever python3 there is on PATH
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            builder = builder.config("spark.ui.enabled", "false")  # a second of its start
     shown = str(sys.stderr.isatty()).lower()
     _on_interruption(_interrupt)
+    # This process has nothing else to do while the JVM starts.
+    loading = threading.Thread(target=load_sources, daemon=True)
+    loading.start()
     opened = builder.config("spark.ui.showConsoleProgress", shown).getOrCreate()
+    loading.join()
     _on_interruption(_interrupt)  # PySpark's asks the JVM on a connection that is in use
     opened.sparkContext.setLogLevel("OFF")
     register(opened)
     return opened
+
+
+def _check_workers(opened: "SparkSession") -> None:
+    """Raise ``Failed`` if an executor cannot run jobs; on this machine there is no doubt."""
+    if (opened.sparkContext.master or "").startswith("local"):
+        return
+    from ..jobs import doctor
+
+    for worker in doctor(opened):
+        if worker.problems:
+            raise Failed(worker.problems[0])
 
 
 def _interrupt(_: int, __: FrameType | None) -> NoReturn:
@@ -135,7 +192,7 @@ def _on_interruption(handler: Any) -> None:  # noqa: ANN401 - what signal.getsig
         signal.signal(signal.SIGINT, handler)
 
 
-class Failed(click.ClickException):
+class Failed(CommandFailed):
     """A job that could not be done: one line, and exit status 2."""
 
     exit_code = 2
@@ -147,11 +204,13 @@ def _told(text: str) -> str:
         name, colon, said = line.partition(": ")
         if colon and name.startswith("lanemq.spark."):
             return said
-    if "No module named 'lanemq" in text:
+    if missing := MISSING_MODULE.search(text):
         return (
-            "the Python of Spark's workers has no lanemq[spark]: install it there, or set"
-            " PYSPARK_PYTHON to a Python that has it"
+            f"the Python of Spark's workers has no {missing[1]}: install lanemq[spark] there, or"
+            " set PYSPARK_PYTHON to a Python that has it; lanemq spark doctor shows them all"
         )
+    if text.startswith(WORKER_FAILED) and (causes := CAUSE.findall(text)):
+        return f"a task failed: {causes[-1]}"
     first = text.split("\n")[0]
     if first.startswith("[PATH_ALREADY_EXISTS]"):  # Spark advises a mode that no job has
         path = first.partition("Path ")[2].partition(" already exists")[0]
@@ -171,11 +230,11 @@ def print_json(value: Any) -> None:  # noqa: ANN401 - whatever JSON has
         if isinstance(value, list)
         else dataclasses.asdict(value)
     )
-    click.echo(json.dumps(plain, indent=2))
+    write_json(json.dumps(plain, indent=2))
 
 
 def print_table(names: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
-    """Print rows under names; numbers get separators.
+    """Print rows under names; numbers get separators, and what peers chose is escaped.
 
     Nothing is cut: on a terminal long cells go on in the next line, elsewhere lines are as long
     as they need.
@@ -186,7 +245,9 @@ def print_table(names: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
     for row in rows:
         table.add_row(
             *(
-                Text(f"{one:,}" if isinstance(one, int) and one is not True else str(one))
+                Text(
+                    f"{one:,}" if isinstance(one, int) and one is not True else show_text(str(one))
+                )
                 for one in row
             )
         )

@@ -4,6 +4,8 @@ from typing import Any
 
 import click
 
+from lanemq.local import print_line
+
 from ._command import (
     EXIT_FOUND,
     cluster_of,
@@ -87,7 +89,7 @@ def import_command(
     if as_json:
         print_json(done)
         return
-    click.echo(f"{done.entries:,} entries in namespace {done.namespace}")
+    print_line(f"{done.entries:,} entries in namespace {done.namespace}")
 
 
 @kv.command("diff")
@@ -115,7 +117,7 @@ def diff_command(
             [(one.namespace, one.key, one.kind) for one in done.first],
         )
         total = sum(done.differences.values())
-        click.echo(
+        print_line(
             f"{done.left_entries:,} entries in {left}, {done.right_entries:,} in {right},"
             f" {total:,} differences"
         )

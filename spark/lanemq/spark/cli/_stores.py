@@ -2,6 +2,8 @@
 
 import click
 
+from lanemq.local import print_line
+
 from ._command import (
     EXIT_FOUND,
     Failed,
@@ -51,8 +53,8 @@ def verify(stores: tuple[str, ...], master: str | None, as_json: bool) -> None:
         )
         for one in done:
             for damage in one.first_damage:
-                click.echo(f"{damage.file}, log position {damage.log_position}: {damage.why}")
-            click.echo(f"{one.store} {'is sound' if one.is_sound else 'has problems'}")
+                print_line(f"{damage.file}, log position {damage.log_position}: {damage.why}")
+            print_line(f"{one.store} {'is sound' if one.is_sound else 'has problems'}")
     if not all(one.is_sound for one in done):
         raise SystemExit(EXIT_FOUND)
 
@@ -88,7 +90,7 @@ def diff(
                 for one in done.queues
             ],
         )
-        click.echo(
+        print_line(
             f"{done.left_units:,} units in {left}, {done.right_units:,} in {right},"
             f" {done.differences:,} differences"
         )
@@ -115,20 +117,20 @@ def build(store: str, master: str | None, as_json: bool) -> None:
         print_json(done)
     else:
         rate = f", {done.units / done.seconds:,.0f} a second" if done.seconds > 1 else ""
-        click.echo(
+        print_line(
             f"{done.units:,} messages of {done.queues:,} queues in RocksDB, by {done.tables} sorted"
             f" tables in {done.seconds:.1f} s{rate}"
         )
         if done.kept is not None:
-            click.echo(
+            print_line(
                 f"what was replaced is in {done.kept}, until lanemq has started on the result"
             )
     if done.unplaced:
-        click.echo(f"{done.unplaced:,} messages of the log could not be given a place", err=True)
+        print_line(f"{done.unplaced:,} messages of the log could not be given a place", err=True)
     for damaged in done.damaged[:DAMAGED_SHOWN]:
-        click.echo(f"problem: {damaged}", err=True)
+        print_line(f"problem: {damaged}", err=True)
     if len(done.damaged) > DAMAGED_SHOWN:
-        click.echo(f"problem: {len(done.damaged) - DAMAGED_SHOWN:,} more are damaged", err=True)
+        print_line(f"problem: {len(done.damaged) - DAMAGED_SHOWN:,} more are damaged", err=True)
     if done.unplaced or done.damaged:
         raise SystemExit(EXIT_FOUND)
 

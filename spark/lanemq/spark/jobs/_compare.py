@@ -3,12 +3,14 @@
 from typing import TYPE_CHECKING, Final
 
 from .._errors import SourceError
-from .._uris import shown
+from .._uris import is_table, shown
+from ..archives import open_archive
 from ..store import log_begin, require_store
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 LOG: Final = "log"
 KEY: Final = ("topic", "queue", "queueOffset")
 UNIT: Final = ("logPosition", "storeSize", "tagsCode")
@@ -27,23 +29,38 @@ def table(spark: "SparkSession", store: str, name: str, **options: str) -> "Data
 
 
 def archive(spark: "SparkSession", source: str) -> "DataFrame":
-    """Return the rows of an archive of Parquet. Raises ``SourceError`` where there is none."""
+    """Return the rows of an archive, or of files of Parquet; of an archive with commits, or a
+    table, what they name.
+
+    Raises ``SourceError`` where there is none.
+    """
     from pyspark.errors import AnalysisException
 
+    known = open_archive(source)
+    files = known.paths() if known.exists() else None
+    if files == [] or (files is None and is_table(source)):
+        raise SourceError(f"{shown(source)}: nothing is archived yet")
+    inferred = spark.conf.get(INFERENCE)
     try:
-        return spark.read.parquet(source)
+        # Topics are names of directories there, of which some look like numbers or dates.
+        spark.conf.set(INFERENCE, "false")
+        if files is None:
+            return spark.read.parquet(source)
+        return spark.read.option("basePath", known.root).parquet(*files)
     except AnalysisException as error:
         raise SourceError(
             f"{shown(source)} is not an archive: there are no files of Parquet. It is not a store"
             " either: it has no commitlog"
         ) from error
+    finally:
+        spark.conf.set(INFERENCE, inferred or "true")
 
 
 def units(spark: "SparkSession", store: str, source: str) -> "DataFrame":
     """Return the units of a store's queues as ``source`` has them: files, rocksdb, log or auto.
 
     Units of messages that retention has removed are left out, and of the log what a queue that
-    began anew has left behind.
+    began again has left behind.
     """
     columns = ",".join((*KEY, *UNIT, "storeTimestamp"))
     options = {"from": source, "columns": columns}

@@ -49,10 +49,11 @@ def export(
     """
     from pyspark.sql import functions
 
-    expected = _counts(_chosen(table(spark, store, "messages", columns="topic"), topics))
+    only = ",".join(topics)
+    expected = _counts(table(spark, store, "messages", columns="topic", topics=only))
     if absent := sorted(set(topics) - expected.keys()):
         raise SourceError(f"{shown(store)}: has no messages of {', '.join(absent)}")
-    messages = _chosen(table(spark, store, "messages", mode=mode), topics)
+    messages = table(spark, store, "messages", mode=mode, topics=only)
     dated = messages.withColumn("day", functions.to_date("storeTimestamp"))
     writer = dated.write.partitionBy("topic", "day").mode("errorifexists")
     writer.format(file_format).save(target)
@@ -70,10 +71,6 @@ def export(
         offsets.coalesce(1).write.parquet(f"{target.rstrip('/')}/{OFFSETS}")
     damaged = table(spark, store, "damage").count()
     return Exported(target, sum(found.values()), found, damaged)
-
-
-def _chosen(messages: "DataFrame", topics: Sequence[str]) -> "DataFrame":
-    return messages.filter(messages.topic.isin(*topics)) if topics else messages
 
 
 def _counts(messages: "DataFrame") -> dict[str, int]:

@@ -7,7 +7,7 @@ from lanemq.wire import DLQ_PREFIX
 from lanemq.wire.message import is_stage_group
 
 from .._errors import SourceError
-from .._uris import shown
+from .._uris import is_table, shown
 from ..store import is_store
 from ._compare import archive, table
 from ._export import OFFSETS
@@ -68,7 +68,7 @@ def lag(spark: "SparkSession", source: str, *, offsets: str | None = None) -> La
     ``SourceError`` where there are no offsets.
     """
     messages, ends = _messages(spark, source)
-    committed = _committed(spark, source, offsets).join(ends, list(QUEUE), "left")
+    committed = committed_offsets(spark, source, offsets).join(ends, list(QUEUE), "left")
     waiting = _oldest(committed.where("offset < end"), messages)
     rows = committed.join(waiting, ["group", *QUEUE], "left").orderBy("group", *QUEUE).collect()
     groups, stages = list[Lag](), list[StageProgress]()
@@ -97,19 +97,26 @@ def _messages(spark: "SparkSession", source: str) -> "tuple[DataFrame, DataFrame
     return messages, ends
 
 
-def _committed(spark: "SparkSession", source: str, offsets: str | None) -> "DataFrame":
+def committed_offsets(spark: "SparkSession", source: str, offsets: str | None) -> "DataFrame":
+    """Return the offsets of groups, of a store or of an archive that ``export`` wrote.
+
+    Raises ``SourceError``.
+    """
     from pyspark.errors import AnalysisException
 
     names = ("group", "topic", "queue", "offset")
     if offsets is not None or is_store(source):
         return table(spark, offsets or source, "offsets").select(*names)
+    lacking = SourceError(
+        f"{shown(source)}: the archive has no offsets of groups: export with --offsets, or name a"
+        " store with --offsets"
+    )
+    if is_table(source):
+        raise lacking
     try:
         return spark.read.parquet(f"{source.rstrip('/')}/{OFFSETS}").select(*names)
     except AnalysisException as error:
-        raise SourceError(
-            f"{shown(source)}: the archive has no offsets of groups: export with --offsets, or"
-            " name a store with --offsets"
-        ) from error
+        raise lacking from error
 
 
 def _oldest(behind: "DataFrame", messages: "DataFrame") -> "DataFrame":

@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, Final, final
 
+from lanemq.wire import show_text
+
 from .._errors import SourceError
 
 if TYPE_CHECKING:
@@ -15,6 +17,8 @@ COLOURS: Final = (
     "#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#eeca3b", "#9d755d",
     "#ff9da6", "#2f4b7c", "#8a8a8a",
 )  # fmt: skip
+LABEL_MAX: Final = 200
+"""Characters of a name in a chart."""
 STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem;
   color: #1f2328; background: #fff }
@@ -78,8 +82,8 @@ def draw(page: Page) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(page.source)}</title>\n<style>{STYLE}</style>\n"
-        f"<script>{script}</script>\n</head>\n<body>\n<h1>{escape(page.source)}</h1>\n"
+        f"<title>{escape(show_text(page.source))}</title>\n<style>{STYLE}</style>\n"
+        f"<script>{script}</script>\n</head>\n<body>\n<h1>{escape(show_text(page.source))}</h1>\n"
         f"<dl>{facts}</dl>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
     )
 
@@ -88,7 +92,7 @@ def _charts(go: Any, page: Page) -> list[tuple[str, list[Any], str, str]]:  # no
     """Return title, bars, and the names of the axes of each chart."""
     rates = [
         go.Bar(
-            name=topic,
+            name=_label(topic),
             x=[datetime.fromtimestamp(at, UTC) for at in points],
             y=list(points.values()),
             width=page.step_s * 1000,
@@ -97,15 +101,23 @@ def _charts(go: Any, page: Page) -> list[tuple[str, list[Any], str, str]]:  # no
         )
         for number, (topic, points) in enumerate(sorted(page.rates.items()))
     ]
-    lags = [f"{one.group}<br>{one.topic} {one.queue}" for one in page.lags if one.lag]
-    behind = [one.lag for one in page.lags if one.lag]
+    late = [one for one in page.lags if one.lag]
+    lags = [f"{_label(one.group)}<br>{_label(one.topic)} {one.queue}" for one in late]
+    behind = [one.lag for one in late]
+    topics, tags = list(map(_label, page.topic_bytes)), list(map(_label, page.tags))
     one_colour = {"marker_color": COLOURS[0]}
     sizes = [_size_text(size) for size in page.sizes]
     charts = [
         ("Messages per second", rates, "time (UTC)", "messages per second"),
         (
             "Bytes of topics",
-            [go.Bar(x=list(page.topic_bytes), y=list(page.topic_bytes.values()), **one_colour)],
+            [
+                go.Bar(
+                    x=topics,
+                    y=list(page.topic_bytes.values()),
+                    **one_colour,
+                )
+            ],
             "topic",
             "bytes in the log",
         ),
@@ -117,7 +129,7 @@ def _charts(go: Any, page: Page) -> list[tuple[str, list[Any], str, str]]:  # no
         ),
         (
             "Tags",
-            [go.Bar(x=list(page.tags), y=list(page.tags.values()), **one_colour)],
+            [go.Bar(x=tags, y=list(page.tags.values()), **one_colour)],
             "tags",
             "messages",
         ),
@@ -133,7 +145,9 @@ def _charts(go: Any, page: Page) -> list[tuple[str, list[Any], str, str]]:  # no
 def _stage_bars(go: Any, page: Page) -> list[Any]:  # noqa: ANN401 - plotly has no types
     """Return, for each queue that is consumed in stages, what is finished and what waits."""
     names = [
-        "<br>".join(filter(None, (one.group, one.strategy, f"{one.topic} {one.queue}")))
+        "<br>".join(
+            _label(part) for part in (one.group, one.strategy, f"{one.topic} {one.queue}") if part
+        )
         + (" (broker)" if one.kept_by == "broker" else "")
         for one in page.stages
     ]
@@ -143,6 +157,11 @@ def _stage_bars(go: Any, page: Page) -> list[Any]:  # noqa: ANN401 - plotly has 
         go.Bar(name="finished since counting began", x=names, y=finished, marker_color=COLOURS[2]),
         go.Bar(name="waiting", x=names, y=waiting, marker_color=COLOURS[1]),
     ]
+
+
+def _label(name: str) -> str:
+    """Return a name that peers chose for a chart, which takes tags of HTML for orders."""
+    return escape(show_text(name, LABEL_MAX))
 
 
 def _facts(page: Page) -> list[tuple[str, str]]:

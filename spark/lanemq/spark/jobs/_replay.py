@@ -9,7 +9,7 @@ from ..topics import COLUMNS, Cluster, Replay
 from ._compare import archive as messages_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @final
@@ -38,12 +38,15 @@ def replay(
     cluster: Cluster,
     target: str | None = None,
     name: str | None = None,
+    store_host: str | None = None,
 ) -> ReplayedTopic:
     """Send the messages of ``topic`` in an archive of Parquet to the topic ``target``.
 
     Queue 0 goes to the first queue of the target, and so on. ``name`` is the same for every run
-    that is to go on with the one before; by default it follows from archive and topics. Raises
-    ``SourceError``, also where the target has fewer queues.
+    that is to go on with the one before; by default it follows from archive, topics and
+    ``store_host``, the address of the one broker whose messages are meant. Raises ``SourceError``,
+    also if the target has fewer queues, or the archive has messages of several brokers: their
+    offsets are not one order.
     """
     target = target or topic
     if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
@@ -52,11 +55,15 @@ def replay(
             " switch it off for a replay"
         )
     found = messages_of(spark, archive)
-    found = found.where(found.topic == topic).select(*COLUMNS)
+    found = found.where(found.topic == topic)
+    if store_host is not None:
+        found = found.where(found.storeHost == store_host)
+    _check_is_of_one_broker(archive, topic, found)
+    found = found.select(*COLUMNS)
     last = found.agg({"queue": "max"}).collect()[0][0]
     if last is None:
         raise SourceError(f"{archive}: has no messages of {topic}")
-    work = Replay(cluster, target, name or _name(archive, topic, target))
+    work = Replay(cluster, target, name or _name(archive, topic, target, store_host))
     queues = len(work.targets())
     if queues <= last:
         raise SourceError(
@@ -79,6 +86,26 @@ def replay(
     )
 
 
-def _name(archive: str, topic: str, target: str) -> str:
-    digest = blake2b("\n".join((archive.rstrip("/"), topic, target)).encode(), digest_size=6)
+def _check_is_of_one_broker(archive: str, topic: str, found: "DataFrame") -> None:
+    """Raise ``SourceError`` if two messages have one place: they are of different brokers."""
+    from pyspark.sql import functions
+
+    if not {"msgId", "storeHost"} <= set(found.columns):
+        return
+    places = found.groupBy("queue", "queueOffset").agg(
+        functions.count_distinct("msgId").alias("messages"),
+        functions.array_sort(functions.collect_set("storeHost")).alias("hosts"),
+    )
+    double = places.where("messages > 1").orderBy("queue", "queueOffset").first()
+    if double is not None:
+        raise SourceError(
+            f"{archive}: queue {double['queue']} of {topic} has two messages at offset"
+            f" {double['queueOffset']}, from {' and '.join(double['hosts'])}: the archive is of"
+            " several brokers. Replay the messages of one after the other: --store-host HOST:PORT"
+        )
+
+
+def _name(archive: str, topic: str, target: str, store_host: str | None) -> str:
+    parts = [archive.rstrip("/"), topic, target, *([store_host] if store_host else [])]
+    digest = blake2b("\n".join(parts).encode(), digest_size=6)
     return f"replay_{digest.hexdigest()}"

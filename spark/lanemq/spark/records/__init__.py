@@ -3,13 +3,12 @@
 Nothing here makes a Python object for each record, but for compressed bodies and checksums.
 """
 
-from ._columns import MS_MAX, TIMESTAMP, RecordColumns, Unreadable
+from ._columns import TIMESTAMP, RecordColumns, Unreadable, times
 from ._gather import ArrowArray
 from ._heads import Records, decode_records, sound_records, walk_sizes
 from ._logical import LogicalPlaces
 
 __all__ = [
-    "MS_MAX",
     "TIMESTAMP",
     "ArrowArray",
     "LogicalPlaces",
@@ -18,5 +17,6 @@ __all__ = [
     "Unreadable",
     "decode_records",
     "sound_records",
+    "times",
     "walk_sizes",
 ]

@@ -18,7 +18,10 @@ from ._properties import PropertyColumns
 
 MAP: Final = pa.map_(pa.string(), pa.string())
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-MS_MAX: Final = (1 << 63) // 1000 - 1
+MS_MIN: Final = -62_135_596_800_000
+MS_MAX: Final = 253_402_300_799_999
+"""The years 1 to 9999: Python and Spark show no others, and a row with one could not be
+collected."""
 HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 POSITION_BYTES: Final = 8
 
@@ -129,8 +132,50 @@ class RecordColumns:
         return self._places.column(self.topics(), fields["queue_id"], fields["queue_offset"])
 
     def timestamps(self, name: str) -> ArrowArray:
-        milliseconds = np.clip(self.records.fields[name], -MS_MAX, MS_MAX)
-        return pa.array(milliseconds * 1000, pa.int64()).view(TIMESTAMP)
+        return times(self.records.fields[name])
+
+    def odd_headers(self) -> list[Unreadable]:
+        """Return the rows with a field that cannot be right, and that no checksum covers, in their
+        order."""
+        fields = self.records.fields
+        found = []
+        for name, text in TIME_FIELDS.items():
+            wrong = (fields[name] < 0) | (fields[name] > MS_MAX)
+            for row in np.flatnonzero(wrong).tolist():
+                found.append(Unreadable(row, f"its {text} is {int(fields[name][row])} ms"))
+        for name, text in COUNT_FIELDS.items():
+            for row in np.flatnonzero(fields[name] < 0).tolist():
+                found.append(Unreadable(row, f"its {text} is {int(fields[name][row])}"))
+        records = self.records
+        for name, flag in HOST_FIELDS.items():
+            for rows, size in _by_host_size(records, flag):
+                hosts = _fixed(records.data, records.host_at(name)[rows], size)
+                ports = np.ascontiguousarray(hosts[:, -4:]).view(">u4").reshape(-1)
+                for number in np.flatnonzero(ports > PORT_MAX).tolist():
+                    text = f"its {name.replace('_', ' ')} has port {int(ports[number])}"
+                    found.append(Unreadable(int(rows[number]), text))
+        properties = gather(records.data, records.properties_at, records.end)
+        try:
+            properties.cast(pa.string())
+        except pa.ArrowInvalid:
+            for row, data in enumerate(properties.to_pylist()):
+                try:
+                    data.decode()
+                except UnicodeDecodeError as error:
+                    why = f"its properties are not UTF-8 at byte {error.start}"
+                    found.append(Unreadable(row, why))
+        return sorted(found)
+
+
+TIME_FIELDS: Final = {"born_timestamp_ms": "born time", "store_timestamp_ms": "store time"}
+COUNT_FIELDS: Final = {"queue_id": "queue", "reconsume_times": "number of attempts"}
+HOST_FIELDS: Final = {"born_host": SysFlag.BORN_HOST_V6, "store_host": SysFlag.STORE_HOST_V6}
+PORT_MAX: Final = 65_535
+
+
+def times(milliseconds: Ints) -> ArrowArray:
+    """Return times as Spark has them; one that no year has becomes the nearest that one has."""
+    return pa.array(np.clip(milliseconds, MS_MIN, MS_MAX) * 1000, pa.int64()).view(TIMESTAMP)
 
 
 def _by_host_size(records: Records, flag: int) -> list[tuple[Ints, int]]:

@@ -1,7 +1,8 @@
 """The source ``rocketmq-store``: store directories as tables, without a broker."""
 
 from ._build import TablePart, build_table, table_parts
-from ._files import write_file
+from ._files import Entry, StoreFiles, open_file_system, write_file
+from ._log_writer import LogRecord, LogWriter
 from ._source import StoreSource
 from ._state import (
     CloseState,
@@ -15,6 +16,10 @@ from ._state import (
 
 __all__ = [
     "CloseState",
+    "Entry",
+    "LogRecord",
+    "LogWriter",
+    "StoreFiles",
     "StoreSource",
     "TablePart",
     "build_table",
@@ -22,6 +27,7 @@ __all__ = [
     "is_store",
     "local_directory",
     "log_begin",
+    "open_file_system",
     "queue_sources",
     "require_store",
     "table_parts",

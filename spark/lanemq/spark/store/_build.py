@@ -1,5 +1,6 @@
 """Sorted tables of RocksDB rows, each made of a part of a log by a task of its own."""
 
+import uuid
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -61,8 +62,8 @@ def build_table(part: TablePart) -> BuiltTable:
     found_queues = list(_queues(plan, rows))
     if not all(_follow(rows.units.offsets[numbers]) for _, _, numbers in found_queues):
         return BuiltTable(*part.covers, None, 0, [], is_even=False)
-    path = plan.directory / f"{part.begin:020d}.sst"
-    path.unlink(missing_ok=True)  # of an attempt that failed
+    # Another attempt may still write its own: one that was slow, or whose executor was given up.
+    path = plan.directory / f"{part.begin:020d}-{uuid.uuid4().hex}.sst"
     table = SortedTable(path)
     for topic, queue_id, numbers in found_queues:
         if len(numbers):

@@ -5,17 +5,22 @@ through ``pyarrow.fs``, in the process that needs them.
 """
 
 import errno
+import fnmatch
 import mmap
 import os
+import re
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, Final, NamedTuple, Protocol, final
+from urllib.parse import unquote
 
 from pyarrow import fs
 
 from .._errors import SourceError
-from .._uris import below, shown
+from .._uris import SCHEME, below, shown
 
 Buffer = bytes | memoryview
+LOCAL: Final = "file:"
+PATTERN_CHARACTERS: Final = frozenset("*?[{")
 
 
 class Entry(NamedTuple):
@@ -151,14 +156,69 @@ def write_file(path: str, data: bytes) -> None:
         raise SourceError(f"{shown(path)} cannot be written: {error}") from error
 
 
+def open_file_system(root: str) -> tuple[Any, str]:
+    """Return the file system of a path or URI, and the path there. Raises ``SourceError``."""
+    return _file_system(root)
+
+
 def _file_system(root: str) -> tuple[Any, str]:
-    if "://" not in root and not root.startswith("file:"):
-        return fs.LocalFileSystem(), os.path.abspath(root)
+    if root.startswith(LOCAL) or SCHEME not in root:
+        return fs.LocalFileSystem(), os.path.abspath(_local_path(root))
     try:
         system, path = fs.FileSystem.from_uri(root)
     except (ValueError, OSError, NotImplementedError) as error:
         return _other_file_system(root, error)
     return system, str(path)
+
+
+def _local_path(root: str) -> str:
+    """Return a path without ``file:``, ``file://`` or ``file://localhost``.
+
+    Spark hands paths over as they were given, blanks and all; a URI proper has ``%20`` for them.
+    """
+    if not root.startswith(LOCAL):
+        return root
+    path = root.removeprefix(LOCAL)
+    if path.startswith("//"):
+        path = path[2:].removeprefix("localhost")
+    return path if os.path.exists(path) else unquote(path)
+
+
+def matching(root: str) -> list[str]:
+    """Return the directories that a pattern matches, as paths or URIs of the same form.
+
+    Patterns are those of Spark's other sources: ``*``, ``[...]``, ``{a,b}``, and in a path that
+    is no URI ``?``. A path without them, or one that is there as it is written, is returned.
+    Raises ``SourceError`` if a pattern matches no directory.
+    """
+    place, mark, options = root.partition("?") if SCHEME in root else (root, "", "")
+    if not set(place) & PATTERN_CHARACTERS or StoreFiles(root).is_directory():
+        return [root]
+    steps = place.split("/")
+    first = next(number for number, step in enumerate(steps) if set(step) & PATTERN_CHARACTERS)
+    found = ["/".join(steps[:first])]
+    for step in steps[first:]:
+        pattern = _expression(step)
+        found = [
+            f"{above}/{entry.name}"
+            for above in found
+            for entry in StoreFiles(f"{above or '/'}{mark}{options}").entries()
+            if entry.is_directory and pattern.fullmatch(entry.name)
+        ]
+    if not found:
+        raise SourceError(f"{shown(root)}: no directory matches this pattern")
+    return [f"{one}{mark}{options}" for one in found]
+
+
+def _expression(step: str) -> re.Pattern[str]:
+    """Return the regular expression of one name of a pattern, with ``{a,b}`` as either."""
+    parts = re.split(r"\{([^{}]*)\}", step)
+    whole = ""
+    for number, part in enumerate(parts):
+        choices = part.split(",") if number % 2 else [part]
+        # The two last characters of a translation are the end of the text.
+        whole += "(?:" + "|".join(fnmatch.translate(one)[:-2] for one in choices) + ")"
+    return re.compile(whole)
 
 
 def _other_file_system(root: str, error: Exception) -> tuple[Any, str]:
@@ -170,5 +230,8 @@ def _other_file_system(root: str, error: Exception) -> tuple[Any, str]:
             f"{shown(root)}: {error}. Known without more are local paths, file:, hdfs:, s3:, gs:"
             " and abfs:; with the package fsspec whatever it knows"
         ) from None
-    system, path = fsspec.url_to_fs(root)
+    try:
+        system, path = fsspec.url_to_fs(root)
+    except (ImportError, ValueError) as unknown:  # no such protocol, or its package is missing
+        raise SourceError(f"{shown(root)}: {unknown}") from None
     return fs.PyFileSystem(fs.FSSpecHandler(system)), str(path)

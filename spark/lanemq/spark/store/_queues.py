@@ -1,26 +1,32 @@
 """The table ``consume_queue``: a row for each unit, from files, from RocksDB, or from the log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, final
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from lanemq.local import get_logger
 from lanemq.storage.tools import BLANK_SIZE, RowsView, find_unit_facts, look_into
 
+from .._errors import StoreDamaged
 from .._filters import filtered, values_of
-from ..records import MS_MAX, TIMESTAMP
+from .._uris import below, shown
+from ..records import TIMESTAMP, times
 from ._files import StoreFiles
 from ._local import CONFIG, CONSUME_QUEUE, commit_log, local_store, reads_rocksdb
 from ._log import Piece, find_pieces
 from ._plan import LogPart, log_parts
 from ._records import RecordReader
+from ._slots import UNIT
 from ._table import Query
 from ._units import UnitRules, Units
 
-UNIT: Final = np.dtype([("position", ">i8"), ("size", ">i4"), ("tags", ">i8")])
+LOGGER: Final = get_logger("lanemq.spark")
+FAILFAST: Final = "FAILFAST"
 ROW: Final = np.dtype(
     [*[(name, UNIT[name]) for name in ("position", "size", "tags")], ("ms", ">i8")]
 )
@@ -87,7 +93,9 @@ class ConsumeQueueTable:
                     view.close()
                 parts += [RowsPart(root, tuple(group)) for group in _groups(queues)]
             else:
-                parts += _file_parts(root, topics)
+                queues_of_files = list(_queue_files(root, topics))  # listed once: it may be far
+                _check_gaps(query, root, queues_of_files)
+                parts += _file_parts(root, queues_of_files)
         return parts
 
     def batches(self, query: Query, part: FilesPart | RowsPart | RecordsPart) -> Iterator[Any]:
@@ -114,22 +122,54 @@ def _groups(queues: list[tuple[str, int]], size: int = 64) -> Iterator[list[tupl
         yield queues[begin : begin + size]
 
 
-def _file_parts(root: str, topics: set[Any] | None) -> Iterator[FilesPart]:
+def _queue_files(
+    root: str, topics: set[Any] | None = None
+) -> Iterator[tuple[str, int, list[Piece]]]:
+    """Iterate over the queues of a store: topic, queue id, and files."""
     files = StoreFiles(root)
-    group: list[tuple[str, int, Piece]] = []
-    size = 0
     for topic in files.entries(CONSUME_QUEUE):
         if not topic.is_directory or (topics is not None and topic.name not in topics):
             continue
         for queue in files.entries(f"{CONSUME_QUEUE}/{topic.name}"):
-            if not queue.is_directory or not queue.name.isdigit():
-                continue
-            for piece in find_pieces(files, f"{CONSUME_QUEUE}/{topic.name}/{queue.name}"):
-                group.append((topic.name, int(queue.name), piece))
-                size += piece.size_bytes
-                if size >= PART_BYTES:
-                    yield FilesPart(root, tuple(group))
-                    group, size = [], 0
+            if queue.is_directory and queue.name.isdigit():
+                directory = f"{CONSUME_QUEUE}/{topic.name}/{queue.name}"
+                yield topic.name, int(queue.name), find_pieces(files, directory)
+
+
+def missing_queue_files(root: str) -> Iterator[tuple[str, int]]:
+    """Iterate over the files that lack between others of a queue: path in the store, and bytes
+    up to the next one."""
+    return _missing(_queue_files(root))
+
+
+def _missing(queues: Iterable[tuple[str, int, list[Piece]]]) -> Iterator[tuple[str, int]]:
+    for topic, queue, pieces in queues:
+        for before, after in pairwise(pieces):
+            if before.end < after.start:
+                name = Piece(before.end, 0).name
+                yield f"{CONSUME_QUEUE}/{topic}/{queue}/{name}", after.start - before.end
+
+
+def _check_gaps(query: Query, root: str, queues: Iterable[tuple[str, int, list[Piece]]]) -> None:
+    """Raise ``StoreDamaged`` for a queue that lacks a file; other modes write it to the log."""
+    for path, size_bytes in _missing(queues):
+        units = size_bytes // UNIT.itemsize
+        why = f"{below(shown(root), path)} is missing: {units:,} units of the queue are not read"
+        if query.options.choice("mode") == FAILFAST:
+            raise StoreDamaged(f"{why}. mode=PERMISSIVE reads the rest; table=damage lists them")
+        LOGGER.warning("rocketmq-store: %s", why)
+
+
+def _file_parts(root: str, queues: Iterable[tuple[str, int, list[Piece]]]) -> Iterator[FilesPart]:
+    group: list[tuple[str, int, Piece]] = []
+    size = 0
+    for topic, queue, pieces in queues:
+        for piece in pieces:
+            group.append((topic, queue, piece))
+            size += piece.size_bytes
+            if size >= PART_BYTES:
+                yield FilesPart(root, tuple(group))
+                group, size = [], 0
     if group:
         yield FilesPart(root, tuple(group))
 
@@ -164,7 +204,6 @@ def _records(query: Query, part: RecordsPart) -> Iterator[Any]:
 
 
 def _made(query: Query, units: Units) -> Any:  # noqa: ANN401 - pyarrow has no types
-    milliseconds = np.clip(units.times_ms, -MS_MAX, MS_MAX)
     arrays = {
         "topic": units.topics,
         "queue": pa.array(units.queue_ids, pa.int64()).cast(pa.int32()),
@@ -172,7 +211,7 @@ def _made(query: Query, units: Units) -> Any:  # noqa: ANN401 - pyarrow has no t
         "logPosition": pa.array(units.positions, pa.int64()),
         "storeSize": pa.array(units.sizes, pa.int64()).cast(pa.int32()),
         "tagsCode": pa.array(units.codes, pa.int64()),
-        "storeTimestamp": pa.array(milliseconds * 1000, pa.int64()).view(TIMESTAMP),
+        "storeTimestamp": times(units.times_ms),
         "source": pa.repeat(LOG, len(units)),
     }
     return filtered(query.filters, arrays, query.schema)
@@ -181,10 +220,7 @@ def _made(query: Query, units: Units) -> Any:  # noqa: ANN401 - pyarrow has no t
 def _batch(query: Query, topic: str, queue: int, offsets: Any, units: Any) -> Any:  # noqa: ANN401 - pyarrow has no types
     count = len(units)
     has_times = "ms" in units.dtype.names
-    times = pa.nulls(count, TIMESTAMP)
-    if has_times:
-        milliseconds = np.clip(units["ms"].astype(np.int64), -MS_MAX, MS_MAX)
-        times = pa.array(milliseconds * 1000, pa.int64()).view(TIMESTAMP)
+    stored = times(units["ms"].astype(np.int64)) if has_times else pa.nulls(count, TIMESTAMP)
     arrays = {
         "topic": pa.repeat(topic, count),
         "queue": pa.repeat(pa.scalar(queue, pa.int32()), count),
@@ -192,7 +228,7 @@ def _batch(query: Query, topic: str, queue: int, offsets: Any, units: Any) -> An
         "logPosition": pa.array(units["position"].astype(np.int64)),
         "storeSize": pa.array(units["size"].astype(np.int32)),
         "tagsCode": pa.array(units["tags"].astype(np.int64)),
-        "storeTimestamp": times,
+        "storeTimestamp": stored,
         "source": pa.repeat("rocksdb" if has_times else "files", count),
     }
     return filtered(query.filters, arrays, query.schema)

@@ -7,7 +7,7 @@ from typing import final
 from lanemq.storage.tools import find_stage, look_into
 
 from .._errors import SourceError
-from .._uris import shown
+from .._uris import is_table, shown
 from ._files import StoreFiles
 from ._local import CONFIG, CONSUME_QUEUE, local_store
 from ._log import find_pieces
@@ -21,12 +21,12 @@ class CloseState:
 
     is_clean: bool
     redone_from_ms: int
-    """The store time from which on a start makes queues anew, where it is not clean."""
+    """The store time from which on a start makes queues again, where it is not clean."""
 
 
 def is_store(path: str) -> bool:
     """Return whether a directory is a store."""
-    return StoreFiles(path).is_directory(COMMIT_LOG)
+    return not is_table(path) and StoreFiles(path).is_directory(COMMIT_LOG)
 
 
 def require_store(store: str) -> None:

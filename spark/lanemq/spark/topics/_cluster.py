@@ -18,7 +18,14 @@ from lanemq.sdk import (
     RequestTimedOut,
 )
 from lanemq.sdk.admin import AdminClient, PulledRecords, PullStatus, open_admin, queues_of
-from lanemq.wire import ResponseCode
+from lanemq.wire import (
+    DLQ_PREFIX,
+    LMQ_PREFIX,
+    RETRY_PREFIX,
+    ResponseCode,
+    is_system_topic,
+    reply_topic,
+)
 from lanemq.wire.bodies import ExpressionType, MessageQueue
 
 from .._errors import OptionInvalid, SourceError
@@ -37,7 +44,7 @@ AWAY_WITH_ROUTE: Final = (*AWAY, NoRoute)
 """Errors of a broker that is away, for topics that had a route: name servers forget a broker
 whose connection ends."""
 SQL_PREFIX: Final = "sql:"
-SYSTEM_TOPICS: Final = re.compile(r"%RETRY%|%DLQ%|%SYS%|RMQ_SYS|rmq_sys|SCHEDULE_TOPIC|TBW102")
+INTERNAL_PREFIXES: Final = (RETRY_PREFIX, DLQ_PREFIX, LMQ_PREFIX, "%SYS%", "RMQ_SYS_")
 
 
 @final
@@ -152,12 +159,34 @@ class Cluster:
 
 
 async def topics_of(admin: AdminClient, pattern: str) -> list[str]:
-    """Return the topics whose whole name matches, internal ones left out."""
+    """Return the topics whose whole name matches, internal ones left out.
+
+    Internal are the brokers' own topics, those with the name of a cluster or broker among them,
+    and those of a group's retries and dead letters.
+    """
     wanted = re.compile(pattern)
-    found = await admin.topics()
+    cluster = await admin.cluster()
+    own = {*cluster.broker_addr_table, *cluster.cluster_addr_table}
+    own |= {reply_topic(name) for name in cluster.cluster_addr_table}
     return sorted(
-        topic for topic in found if wanted.fullmatch(topic) and not SYSTEM_TOPICS.match(topic)
+        topic
+        for topic in await admin.topics()
+        if wanted.fullmatch(topic)
+        and topic not in own
+        and not is_system_topic(topic)
+        and not topic.startswith(INTERNAL_PREFIXES)
     )
+
+
+async def check_filter(admin: AdminClient, topics: list[str], expression: str) -> None:
+    """Let every broker of the topics check a condition in SQL. Raises ``RefusedByBroker``.
+
+    An Apache broker gives a pull with a condition that it cannot compile every message.
+    """
+    for topic in topics:
+        route = await admin.route(topic)
+        for address in sorted({address for address, _ in queues_of(route, topic)}):
+            await admin.check_filter(address, topic, expression.removeprefix(SQL_PREFIX))
 
 
 async def bounds_of(admin: AdminClient, topics: list[str]) -> Known:
@@ -178,16 +207,27 @@ async def bounds_of(admin: AdminClient, topics: list[str]) -> Known:
     return known
 
 
-async def offsets_at(
-    admin: AdminClient, topics: list[str], time_ms: int
-) -> dict[str, dict[str, int]]:
-    """Return offsets next to the first messages stored at a time: those, or one before."""
-    found: dict[str, dict[str, int]] = {}
-    for topic in topics:
-        for address, queue in queues_of(await admin.route(topic), topic):
-            offset = await admin.search_offset(address, queue, time_ms)
-            found.setdefault(topic, {})[queue_name(queue)] = max(0, offset)
-    return found
+async def offset_at(
+    admin: AdminClient, topic: str, queue_text: str, bounds: Bounds, time_ms: int
+) -> int:
+    """Return the offset of a queue's first message stored at a time or later; its end if there is
+    none.
+
+    Brokers answer with the message next to the time, before or behind it.
+    """
+    broker, _, number = queue_text.rpartition(":")
+    queue = MessageQueue(topic=topic, broker_name=broker, queue_id=int(number))
+    address = await _address(admin, queue)
+    found = max(bounds.first, await admin.search_offset(address, queue, time_ms))
+    while found < bounds.end:
+        pulled = await admin.pull(address, queue, found)
+        for message in pulled.messages:
+            if message.store_timestamp_ms >= time_ms:
+                return message.queue_offset
+        if pulled.next_offset <= found:
+            break
+        found = pulled.next_offset
+    return min(found, bounds.end)
 
 
 def queue_name(queue: MessageQueue) -> str:

@@ -42,8 +42,9 @@ class KvLoad:
     async def _prepare(self, store: KeyValueStore, *, replace: bool) -> None:
         try:
             entries = (await store.status()).entries
-        except NoNamespace:
-            return
+        except NoNamespace:  # as one broker knows it: another that starts may have entries
+            await store.create()
+            entries = (await store.status()).entries
         except KvStateLost:
             if not replace:
                 raise

@@ -28,6 +28,20 @@ class Bounds(NamedTuple):
 
 
 Known = dict[str, dict[str, Bounds]]
+Assigned = dict[str, list[str]]
+"""Topic -> names of queues."""
+LATEST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999, behind which neither Spark nor Python has times."""
+
+
+@final
+class Times(NamedTuple):
+    """Store times in milliseconds since 1970, in place of offsets: the first message stored then
+    or later, and the end of the queue if there is none."""
+
+    of_all: int | None
+    """The time for queues that ``by_queue`` leaves out, if there is one."""
+    by_queue: dict[str, dict[str, int]]
 
 
 @final
@@ -57,6 +71,43 @@ def parse_offsets(options: Options, name: str) -> str | Offsets:
         }
     except (ValueError, AttributeError, TypeError) as error:
         raise options.wrong(name, why) from error
+
+
+def parse_times(options: Options, name: str) -> dict[str, dict[str, int]]:
+    """Read a JSON of times, in milliseconds, for queues. Raises ``OptionInvalid``."""
+    try:
+        found = json.loads(options.text(name))
+        return {
+            topic: {queue: _time(number) for queue, number in queues.items()}
+            for topic, queues in found.items()
+        }
+    except (ValueError, AttributeError, TypeError) as error:
+        raise options.wrong(
+            name,
+            'it takes JSON as {"topic": {"broker-a:0": 1700000000000}}, in milliseconds since 1970',
+        ) from error
+
+
+def parse_assigned(options: Options) -> Assigned | None:
+    """Read the option ``assign``; None if it is not given. Raises ``OptionInvalid``."""
+    if not options.get("assign"):
+        return None
+    wrong = options.wrong("assign", 'it takes JSON as {"topic": ["broker-a:0", "broker-a:1"]}')
+    try:
+        found = json.loads(options.text("assign"))
+        result = {topic: list(dict.fromkeys(queues)) for topic, queues in found.items()}
+    except (ValueError, AttributeError, TypeError) as error:
+        raise wrong from error
+    names = [name for queues in result.values() for name in queues]
+    if not names or not all(isinstance(name, str) and ":" in name for name in names):
+        raise wrong
+    return result
+
+
+def _time(number: Any) -> int:  # noqa: ANN401 - as JSON has it
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= LATEST_MS:
+        raise ValueError(number)
+    return number
 
 
 def _offset(number: Any) -> int:  # noqa: ANN401 - as JSON has it
@@ -109,38 +160,72 @@ def ranges(begin: Offsets, end: Offsets) -> list[QueueRange]:
     ]
 
 
+def shares(sizes: list[int], whole: int) -> list[int]:
+    """Divide ``whole`` among parts in proportion to their sizes: the shares add up to it exactly.
+
+    No share is greater than its size, and none is 0. ``whole`` is at least the number of parts;
+    one above the sum of the sizes gives the sizes. The largest remainders take what rounding
+    leaves.
+    """
+    total, count = sum(sizes), len(sizes)
+    if whole >= total:
+        return list(sizes)
+    over, left = whole - count, total - count
+    exact = [divmod(over * (size - 1), left) for size in sizes]
+    result = [1 + floor for floor, _ in exact]
+    by_remainder = sorted(range(count), key=lambda one: -exact[one][1])
+    for one in by_remainder[: whole - sum(result)]:
+        result[one] += 1
+    return result
+
+
 def split(found: list[QueueRange], least: int) -> list[QueueRange]:
-    """Divide the longest ranges until there are ``least``, or none can be divided."""
-    total = sum(one.end - one.begin for one in found)
-    if not total or len(found) >= least:
+    """Divide ranges, the longest the most, until there are ``least``, or one for each message."""
+    if len(found) >= least:
         return found
     parts: list[QueueRange] = []
-    for one in found:
-        count = max(1, min(one.end - one.begin, round((one.end - one.begin) / total * least)))
+    counts = shares([one.end - one.begin for one in found], least)
+    for one, count in zip(found, counts, strict=True):
         size = one.end - one.begin
         cuts = [one.begin + size * number // count for number in range(count + 1)]
-        parts += [one._replace(begin=low, end=high) for low, high in pairwise(cuts) if low < high]
+        parts += [one._replace(begin=low, end=high) for low, high in pairwise(cuts)]
     return parts
 
 
 def limited(begin: Offsets, end: Offsets, most: int) -> Offsets:
-    """Return an end with about ``most`` messages behind ``begin``, in proportion to what queues
-    have; at least one where there is any."""
+    """Return an end with ``most`` messages behind ``begin``, in proportion to what queues have.
+
+    Every queue with messages gets one at least. If there are more of these than ``most``, the
+    queues take turns: the sum of all offsets says whose turn it is, so that a restart continues
+    where the stream was, and no queue waits for ever.
+    """
     found = ranges(begin, end)
-    total = sum(one.end - one.begin for one in found)
-    if total <= most:
+    if sum(one.end - one.begin for one in found) <= most:
         return end
-    result = {topic: dict(queues) for topic, queues in end.items()}
-    left = max(1, most)
-    longest_last = sorted(found, key=lambda one: one.end - one.begin)
-    for one in longest_last:
-        size = one.end - one.begin
-        # The last one takes what rounding has left of the others' shares.
-        share = left if one is longest_last[-1] else max(1, size * most // total)
-        share = min(left, size, share)
+    if len(found) > most:
+        found = [one._replace(end=one.begin + 1) for one in _next_in_turn(begin, end, most)]
+    taken = shares([one.end - one.begin for one in found], most)
+    result = {
+        topic: {queue: begin.get(topic, {}).get(queue, 0) for queue in queues}
+        for topic, queues in end.items()
+    }
+    for one, share in zip(found, taken, strict=True):
         result[one.topic][one.queue] = one.begin + share
-        left -= share
     return result
+
+
+def _next_in_turn(begin: Offsets, end: Offsets, most: int) -> list[QueueRange]:
+    """Return ``most`` of the ranges: the next ones that have messages, of the circle of queues.
+
+    A batch of one message for each of ``most`` queues raises the sum of the offsets by ``most``,
+    so the next batch starts behind them.
+    """
+    places = sorted((topic, queue) for topic, queues in end.items() for queue in queues)
+    offsets = {place: begin.get(place[0], {}).get(place[1], 0) for place in places}
+    first = sum(offsets.values()) % len(places)
+    circle = places[first:] + places[:first]
+    found = (QueueRange(*place, offsets[place], end[place[0]][place[1]]) for place in circle)
+    return [one for one in found if one.begin < one.end][:most]
 
 
 def merged(start: Mapping[str, Mapping[str, int]], end: Offsets) -> Offsets:

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import Filter, GreaterThanOrEqual, In, InputPartitio
 
 from .._errors import SourceError
 from .._filters import usable, wanted_rows
-from .._schemas import LOGICAL_QUEUE, MESSAGES, MESSAGES_ON_DEMAND
+from .._schemas import LOGICAL_QUEUE, MESSAGES, MESSAGES_ON_DEMAND, Selection
 from ..records import RecordColumns, decode_records, sound_records, walk_sizes
 from ._cluster import AWAY_WITH_ROUTE, SQL_PREFIX, Chunk, Cluster, read_chunk
 from ._offsets import QueueRange
@@ -38,7 +38,7 @@ class RangeReader:
     fail_on_data_loss: bool
     since: Any
     """The earliest store time, or None."""
-    schema: Any
+    selection: Selection
     filters: Sequence[Filter] = ()
 
     def read_part(self, partition: InputPartition) -> Iterator[Any]:
@@ -46,7 +46,14 @@ class RangeReader:
 
         Raises ``SourceError``.
         """
-        return self.read(partition.wanted) if isinstance(partition, RangePart) else iter(())
+        if not isinstance(partition, RangePart):
+            return iter(())
+        return self.selection.named(self.read(partition.wanted))
+
+    @property
+    def schema(self) -> Any:  # noqa: ANN401 - pyarrow has no types
+        """The Arrow schema of the batches, with the names of the table."""
+        return self.selection.schema
 
     def read(self, wanted: QueueRange) -> Iterator[Any]:
         """Iterate over batches. Raises ``SourceError``."""
@@ -86,7 +93,7 @@ class RangeReader:
             raise SourceError(
                 f"rocketmq: queue {wanted.queue} of {wanted.topic} has no messages from offset"
                 f" {wanted.begin} on to {wanted.end}: its oldest is {chunk.min_offset}. Retention"
-                " removed them, or the topic was made anew; failOnDataLoss=false reads what is"
+                " removed them, or the topic was made again; failOnDataLoss=false reads what is"
                 " there"
             )
 

@@ -3,9 +3,11 @@
 Every message names, in the property ``REPLAYED``, the replay, its old queue and its old offset.
 Messages of one old queue go to one queue, one after the other, so the last that is there tells
 how far a replay has come: nothing but the topic itself has to be kept. A consumer group holds, for
-each queue, an offset from which on to look.
+each queue, an offset from which on to look; and its lock on the target queue lets one attempt send
+at a time, for Spark may begin another one while a task continues at an executor that it gave up.
 """
 
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,12 +30,12 @@ from lanemq.sdk import (
 from lanemq.sdk.admin import AdminClient, queues_of
 from lanemq.wire import LocalProtocolError
 from lanemq.wire.bodies import MessageQueue
-from lanemq.wire.message import Property
 
 from .._errors import SourceError
 from ..records import RecordColumns, decode_records, walk_sizes
 from ._cluster import RETRY_PAUSE_S, Cluster, put_offset, queue_name, read_chunk
 from ._offsets import QueueRange
+from ._own_properties import own_properties
 
 REPLAYED: Final = "REPLAYED"
 BATCH_BYTES: Final = 256 << 10
@@ -41,9 +43,8 @@ BATCH_MESSAGES: Final = 256
 NOTED_BATCHES: Final = 16
 """Batches after which the place to look from is moved on."""
 SEND_TIMEOUT_S: Final = 10.0
-SYSTEM_PROPERTIES: Final = frozenset(
-    value for name, value in vars(Property).items() if not name.startswith("_")
-)
+LOCK_WAIT_S: Final = 90.0
+"""Longer than a broker keeps the lock of an attempt that is gone (60 s)."""
 COLUMNS: Final = ("queue", "queueOffset", "body", "keys", "tags", "properties", "flag")
 
 
@@ -122,8 +123,12 @@ class _QueueReplay:
     """The greatest old offset that is in the topic."""
     since: int = 0
     """An offset of the target queue; what is before it is known."""
+    end: int = 0
+    """The end of the target queue as far as this attempt knows it."""
     waiting: list[tuple[int, Message, int]] = field(default_factory=list)
     """Old offset, message, and bytes."""
+    attempt: str = field(default_factory=lambda: f"replay@{uuid.uuid4().hex}")
+    """The name of this attempt, by which it has the lock."""
 
     @property
     def group(self) -> str:
@@ -131,7 +136,8 @@ class _QueueReplay:
         return f"{self.replay.name}_{self.number}"
 
     async def send(self, rows: Iterator[Any]) -> Replayed:
-        """Send what is not there yet."""
+        """Send what is not there yet, once no other attempt sends."""
+        await self._until_alone()
         await self._look()
         sent = there = left_out = batches = 0
         size = 0
@@ -150,21 +156,39 @@ class _QueueReplay:
                     batches += 1
                     if batches % NOTED_BATCHES == 0:
                         await self._note()
-                if not self.waiting or self.waiting[-1][0] < row["queueOffset"]:
+                known = self.waiting[-1][0] if self.waiting else self.done  # more, after a look
+                if row["queueOffset"] > known:
                     self.waiting.append((row["queueOffset"], message, size_bytes))
                     size += size_bytes
         if self.waiting:
             sent += await self._send_waiting()
         await self._note()
+        address, target = self.target
+        await self.admin.unlock_queues(address, self.group, self.attempt, [target])
         return Replayed(self.number, sent, there, left_out)
+
+    async def _until_alone(self) -> None:
+        """Wait until no other attempt sends to the queue. Raises ``SourceError``."""
+        end_s = trio.current_time() + LOCK_WAIT_S
+        while trio.current_time() < end_s:
+            if await self._is_alone():
+                return
+            await trio.sleep(RETRY_PAUSE_S)
+        queue = self.target.queue
+        raise SourceError(
+            f"rocketmq: another run of the replay {self.replay.name} sends to queue"
+            f" {queue_name(queue)} of {queue.topic}: wait for its end, or give this one another"
+            " --name"
+        )
+
+    async def _is_alone(self) -> bool:
+        """Take or renew the lock on the target; return whether it is this attempt's."""
+        address, queue = self.target
+        return bool(await self.admin.lock_queues(address, self.group, self.attempt, [queue]))
 
     def _message(self, row: Any) -> tuple[Message, int]:  # noqa: ANN401 - a row of Spark
         old = dict(row["properties"] or ())
-        properties = {
-            name: value
-            for name, value in old.items()
-            if name not in SYSTEM_PROPERTIES and name != REPLAYED and name and value
-        }
+        properties = own_properties(old)
         properties[REPLAYED] = f"{self._mark}{row['queueOffset']}"
         message = Message(
             topic=self.replay.topic,
@@ -188,6 +212,10 @@ class _QueueReplay:
             messages = [message for _, message, _ in self.waiting]
             queue = self.target.queue
             try:
+                if await self._has_changed():
+                    await self._look()
+                    self._forget_known()
+                    continue
                 if len(messages) == 1:
                     result = await self.producer.send(messages[0], queue=queue)
                 else:
@@ -203,8 +231,26 @@ class _QueueReplay:
             else:
                 self.done = self.waiting[-1][0]
                 self.since = max(self.since, result.queue_offset)
-            self.waiting = [one for one in self.waiting if one[0] > self.done]
+                self.end = result.queue_offset + len(messages)
+            self._forget_known()
         return count
+
+    def _forget_known(self) -> None:
+        self.waiting = [one for one in self.waiting if one[0] > self.done]
+
+    async def _has_changed(self) -> bool:
+        """Renew the lock; return whether others have sent to the queue meanwhile.
+
+        Another attempt may have had the lock, if a broker was restarted or this process stood
+        still. Raises ``SourceError`` if it has it now.
+        """
+        address, queue = self.target
+        if not await self._is_alone():
+            raise SourceError(
+                f"rocketmq: another attempt of the replay {self.replay.name} sends to queue"
+                f" {queue_name(queue)} of {queue.topic} now; this one has ended"
+            )
+        return await self.admin.max_offset(address, queue) > self.end
 
     async def _look(self) -> None:
         """Find how far the replay has come, from the target queue."""
@@ -213,10 +259,10 @@ class _QueueReplay:
         if self.done < 0:
             first = max(0, await admin.min_offset(address, queue))
             self.since = max(first, await admin.group_offset(address, self.group, queue) or 0)
-        end = await admin.max_offset(address, queue)
+        self.end = await admin.max_offset(address, queue)
         at = self.since
-        while at < end:
-            wanted = QueueRange(queue.topic, queue_name(queue), at, end)
+        while at < self.end:
+            wanted = QueueRange(queue.topic, queue_name(queue), at, self.end)
             chunk = await read_chunk(admin, wanted, "*", with_places=False)
             self._find(chunk.records)
             if chunk.next_offset <= at:

@@ -1,10 +1,10 @@
 """Rows sent as messages, in each task's order."""
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 import trio
 from pyspark import TaskContext
@@ -15,13 +15,28 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lanemq.sdk import ClientOptions, LanemqError, Message, Producer, ProducerOptions, open_producer
+from lanemq.local import get_logger
+from lanemq.sdk import (
+    ClientOptions,
+    LanemqError,
+    Message,
+    MessageQueue,
+    NoRoute,
+    Producer,
+    ProducerOptions,
+    WrongValue,
+    open_producer,
+)
 from lanemq.wire import LocalProtocolError
+from lanemq.wire.message import Property
 
 from .._errors import OptionInvalid, SourceError
 from .._options import TRUE_OR_FALSE, Option, Options
-from ._cluster import Cluster
+from .._schemas import MESSAGES
+from ._cluster import RETRY_PAUSE_S, Cluster
+from ._own_properties import own_properties
 
+LOGGER: Final = get_logger("lanemq.spark")
 SENDERS: Final = 32
 SENDER_MESSAGES: Final = 64
 """Rows that wait for a sender: a task holds a bounded number of them."""
@@ -33,9 +48,11 @@ SINK_OPTIONS: Final = (
     Option("checkpointLocation"),
     Option("nameserver"),
     Option("topic"),
+    Option("subscribe"),
     Option("producerGroup", "spark"),
     Option("retries", "3"),
     Option("sendTimeoutMs", "3000"),
+    Option("deliveryTimeoutMs", "120000"),
     Option("accessKey"),
     Option("secretKey"),
     Option("securityToken"),
@@ -49,8 +66,10 @@ SINK_COLUMNS: Final = {
     "tags": ("string",),
     "properties": ("map<string,string>",),
     "queueKey": ("string",),
+    "queue": ("int",),
     "flag": ("int",),
 }
+"""The columns that are sent. Others are left out, so that rows can be written as they were read."""
 
 
 @final
@@ -62,22 +81,25 @@ class SinkPlan:
     topic: str | None
     group: str
     timeout_s: float
-    columns: tuple[str, ...]
+    """For one attempt."""
+    delivery_s: float
+    """For all attempts of a message, while its broker is away or busy."""
 
     @staticmethod
     def of(options: Options, schema: StructType) -> "SinkPlan":
         """Read options and columns. Raises ``OptionInvalid``."""
-        names = schema.fieldNames()
         _check_columns(schema)
-        if "topic" not in names and not options.get("topic"):
+        topic = options.get("topic") or _only_one(options.listed("subscribe"))
+        if "topic" not in schema.fieldNames() and not topic:
             raise OptionInvalid("rocketmq: give the option topic, or a column topic")
         timeout_ms = options.number("sendTimeoutMs", least=1) or 1
+        delivery_ms = options.number("deliveryTimeoutMs", least=1) or 1
         return SinkPlan(
             Cluster.of(options),
-            options.get("topic"),
+            topic,
             options.text("producerGroup"),
             timeout_ms / 1000,
-            tuple(names),
+            delivery_ms / 1000,
         )
 
     def send(self, batches: Iterable[Any], prefix: str | None) -> int:
@@ -98,12 +120,11 @@ class SinkPlan:
         async with open_producer(
             group=self.group, name_servers=cluster.name_server, options=options
         ) as producer:
-            senders = _Senders(producer, failed)
+            senders = _Senders(producer, self.delivery_s, failed)
             async with trio.open_nursery() as nursery:
                 await senders.open(nursery)
                 for row in self._rows(batches):
-                    message, key = self._message(row, prefix, count)
-                    await senders.put(message, key, count)
+                    await senders.put(self._message(row, prefix, count), count)
                     count += 1
                     if failed:
                         break
@@ -116,15 +137,15 @@ class SinkPlan:
         for batch in batches:
             yield from batch.to_pylist()
 
-    def _message(
-        self, row: dict[str, Any], prefix: str | None, number: int
-    ) -> tuple[Message, str | None]:
+    def _message(self, row: dict[str, Any], prefix: str | None, number: int) -> "_Row":
         body = row["body"]
         topic = row.get("topic") or self.topic
         if topic is None or body is None:
             missing = "topic" if topic is None else "body"
             raise SourceError(f"rocketmq: a row has no {missing}")
         properties = dict(row.get("properties") or ())
+        if Property.UNIQ_KEY in properties:  # the row was read from a topic
+            properties = own_properties(properties)
         if prefix is not None:
             properties[ROW_PROPERTY] = f"{prefix}/{number}"
         message = Message(
@@ -135,15 +156,26 @@ class SinkPlan:
             properties=properties,
             flag=row.get("flag") or 0,
         )
-        return message, row.get("queueKey")
+        return _Row(message, row.get("queueKey"), row.get("queue"))
+
+
+def _only_one(topics: list[str]) -> str | None:
+    """Return the topic of a table that is read and written."""
+    return topics[0] if len(topics) == 1 else None
 
 
 def _check_columns(schema: StructType) -> None:
     names = schema.fieldNames()
+    unknown = [name for name in names if name not in SINK_COLUMNS and name not in MESSAGES]
+    if unknown:
+        LOGGER.warning(
+            "rocketmq: columns that are not sent: %s; those that are sent are %s",
+            ", ".join(unknown),
+            ", ".join(SINK_COLUMNS),
+        )
     for name in names:
         if name not in SINK_COLUMNS:
-            known = ", ".join(SINK_COLUMNS)
-            raise OptionInvalid(f"rocketmq: no column {name!r} can be written; those are {known}")
+            continue
         given = schema[name].dataType.simpleString()
         if given not in SINK_COLUMNS[name]:
             kinds = " or ".join(SINK_COLUMNS[name])
@@ -152,37 +184,87 @@ def _check_columns(schema: StructType) -> None:
         raise OptionInvalid("rocketmq: there is no column body to write")
 
 
+class _Row(NamedTuple):
+    """A row to send."""
+
+    message: Message
+    key: str | None
+    queue: int | None
+    """The number of the queue, counted over the topic's queues by broker and id."""
+
+    @property
+    def target(self) -> "_Numbered | None":
+        return None if self.queue is None else _Numbered(self.queue)
+
+    @property
+    def order(self) -> str | None:
+        """The name of the rows that have to stay in order."""
+        return self.key if self.queue is None else f"{self.message.topic} {self.queue}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    """The queue of a number, as a selector of the producer."""
+
+    number: int
+
+    def __call__(self, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+        if not 0 <= self.number < len(queues):
+            raise WrongValue(
+                f"a row has queue {self.number}, and topic {message.topic} has {len(queues)}"
+                " queues to write to, from 0 on: leave the column queue out, or make more queues"
+            )
+        return queues[self.number]  # they come sorted by broker and id
+
+
 @final
 @dataclass(slots=True)
 class _Senders:
-    """Tasks that send side by side; messages of a key take the same one, so they stay in order."""
+    """Tasks that send side by side; messages of a key or queue take the same one, so they stay
+    in order."""
 
     producer: Producer
+    delivery_s: float
     failed: list[LanemqError | LocalProtocolError]
-    inlets: list[trio.MemorySendChannel[tuple[Message, str | None]]] = field(default_factory=list)
+    inlets: list[trio.MemorySendChannel[_Row]] = field(default_factory=list)
 
     async def open(self, nursery: trio.Nursery) -> None:
         for _ in range(SENDERS):
-            inlet, outlet = trio.open_memory_channel[tuple[Message, str | None]](SENDER_MESSAGES)
+            inlet, outlet = trio.open_memory_channel[_Row](SENDER_MESSAGES)
             self.inlets.append(inlet)
             nursery.start_soon(self._run, outlet)
 
-    async def put(self, message: Message, key: str | None, number: int) -> None:
-        sender = number if key is None else zlib.crc32(key.encode())
-        await self.inlets[sender % SENDERS].send((message, key))
+    async def put(self, row: _Row, number: int) -> None:
+        sender = number if row.order is None else zlib.crc32(row.order.encode())
+        await self.inlets[sender % SENDERS].send(row)
 
     async def close(self) -> None:
         for inlet in self.inlets:
             await inlet.aclose()
 
-    async def _run(self, outlet: trio.MemoryReceiveChannel[tuple[Message, str | None]]) -> None:
-        async for message, key in outlet:
+    async def _run(self, outlet: trio.MemoryReceiveChannel[_Row]) -> None:
+        async for row in outlet:
             if self.failed:  # nothing of a key may overtake what failed
                 continue
             try:
-                await self.producer.send(message, queue_key=key)
+                await self._send(row)
             except (LanemqError, LocalProtocolError) as error:
                 self.failed.append(error)
+
+    async def _send(self, row: _Row) -> None:
+        """Send a row, again and again while its broker is away or busy."""
+        key = row.key if row.queue is None else None
+        give_up = trio.current_time() + self.delivery_s
+        while True:
+            try:
+                await self.producer.send(row.message, queue=row.target, queue_key=key)
+                return
+            except (LanemqError, LocalProtocolError) as error:
+                is_away = getattr(error, "retriable", False) or isinstance(error, NoRoute)
+                if not is_away or self.failed or trio.current_time() + RETRY_PAUSE_S > give_up:
+                    raise
+            await trio.sleep(RETRY_PAUSE_S)
 
 
 @dataclass

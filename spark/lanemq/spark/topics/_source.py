@@ -1,6 +1,6 @@
 """The source ``rocketmq``."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, final
 
@@ -10,9 +10,10 @@ from pyspark.sql.types import StructType
 from lanemq.sdk.admin import AdminClient
 
 from .._errors import OptionInvalid
-from .._options import Options
-from .._schemas import MESSAGES, MESSAGES_ON_DEMAND, arrow_schema, chosen, ddl
-from ._offsets import EARLIEST, LATEST, QueueRange, ranges, split
+from .._options import PUSH_FILTERS, Options
+from .._schemas import MESSAGES, MESSAGES_ON_DEMAND, Selection, chosen
+from .._table_options import options_of, table_schema
+from ._offsets import EARLIEST, LATEST, Known, QueueRange, ranges, split
 from ._plan import NAME, OPTIONS, Plan, narrowed
 from ._read import BROKER, RangePart, RangeReader
 from ._sink import SINK_OPTIONS, SinkPlan, TopicStreamWriter, TopicWriter
@@ -28,27 +29,34 @@ class TopicSource(DataSource):
     def name(cls) -> str:
         return NAME
 
-    def schema(self) -> str:
-        options = Options(NAME, OPTIONS, self.options)
+    def schema(self) -> str | StructType:
+        options = self._options(self.options)
         Plan.of(options, default_start=EARLIEST)
-        return ddl(chosen(NAME, options.listed("columns"), MESSAGES, ON_DEMAND))
+        columns = chosen(NAME, options.listed("columns"), MESSAGES, ON_DEMAND)
+        return table_schema(NAME, columns, self.options)
 
     def reader(self, schema: StructType) -> "TopicReader":
-        options = Options(NAME, OPTIONS, self.options)
+        options = self._options(options_of(self.options, schema))
         plan = Plan.of(options, default_start=EARLIEST)
         least = options.number("minPartitions", least=1) or 1
-        return TopicReader(plan, range_reader(options, plan, schema), least)
+        kind = FilteringTopicReader if options.flag(PUSH_FILTERS) else TopicReader
+        return kind(plan, range_reader(options, plan, schema), least)
 
     def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802 - Spark's name
-        options = Options(NAME, OPTIONS, self.options)
-        if options.get("endingOffsets") != LATEST:
-            raise options.wrong("endingOffsets", "a stream has no end")
+        options = self._options(options_of(self.options, schema))
+        for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+            if options.is_given(name) and options.get(name) != LATEST:
+                raise options.wrong(name, "a stream has no end")
+        if options.flag(PUSH_FILTERS):
+            raise options.wrong(PUSH_FILTERS, "Spark gives a stream no filters")
         plan = Plan.of(options, default_start=LATEST)
         return TopicStreamReader(
             plan,
             range_reader(options, plan, schema),
             least=options.number("minPartitions", least=1) or 1,
             most=options.number("maxOffsetsPerTrigger", least=1),
+            fewest=options.number("minOffsetsPerTrigger", least=1),
+            longest_delay_s=options.duration_s("maxTriggerDelay"),
             group=options.get("groupId"),
         )
 
@@ -61,21 +69,33 @@ class TopicSource(DataSource):
     def _sink(self, schema: StructType, overwrite: bool) -> SinkPlan:
         if overwrite:
             raise OptionInvalid("rocketmq: messages are only added: write with mode append")
-        return SinkPlan.of(Options(NAME, SINK_OPTIONS, self.options), schema)
+        given = options_of(self.options, schema)
+        return SinkPlan.of(Options(NAME, SINK_OPTIONS, given, others=OPTIONS), schema)
+
+    def _options(self, given: Mapping[str, str]) -> Options:
+        return Options(NAME, OPTIONS, given, others=SINK_OPTIONS)
+
+
+def queue_bounds(options: Mapping[str, str]) -> Known:
+    """Return the queues that options of the source name, each with the offsets that there are.
+
+    Raises ``SourceError``.
+    """
+    plan = Plan.of(Options(NAME, OPTIONS, options), default_start=EARLIEST)
+    return plan.cluster.run(plan.known)
 
 
 def range_reader(options: Options, plan: Plan, schema: StructType) -> RangeReader:
     """Return how ranges are read, by the options."""
     return RangeReader(
         cluster=plan.cluster,
-        expression=options.text("filterExpression"),
+        expression=plan.expression,
         fail_on_data_loss=options.flag("failOnDataLoss"),
         since=plan.since,
-        schema=arrow_schema(NAME, schema, {**MESSAGES, **ON_DEMAND}),
+        selection=Selection.of(NAME, schema, {**MESSAGES, **ON_DEMAND}),
     )
 
 
-@final
 class TopicReader(DataSourceReader):
     """A query of one batch."""
 
@@ -84,19 +104,26 @@ class TopicReader(DataSourceReader):
         self._reader = reader
         self._least = least
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take the filters along; Spark applies them once more."""
-        self._reader = replace(self._reader, filters=tuple(filters))
-        return filters
-
     def partitions(self) -> list[InputPartition]:
         found = self._plan.cluster.run(self._ranges)
         return [RangePart(one) for one in split(found, self._least)]
 
     async def _ranges(self, admin: AdminClient) -> list[QueueRange]:
-        known = await self._plan.known(admin)
-        found = ranges(await self._plan.start(admin, known), self._plan.end(known))
+        known = await self._plan.checked(admin)
+        start, end = await self._plan.start(admin, known), await self._plan.end(admin, known)
+        found = ranges(start, end)
         return [part for one in found if (part := narrowed(one, self._reader.filters))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return self._reader.read_part(partition)
+
+
+@final
+class FilteringTopicReader(TopicReader):
+    """A query of one batch, the only one of its DataFrame, with Spark's filters."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take the filters along; Spark applies them once more."""
+        own = self._reader.selection.filters(filters)
+        self._reader = replace(self._reader, filters=own)
+        return filters

@@ -1,5 +1,6 @@
 """Topics as a stream: Spark's checkpoint holds the offsets, and asks from there to there."""
 
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, final
@@ -30,20 +31,32 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(
-        self, plan: Plan, reader: RangeReader, *, least: int, most: int | None, group: str | None
+        self,
+        plan: Plan,
+        reader: RangeReader,
+        *,
+        least: int,
+        most: int | None,
+        fewest: int | None,
+        longest_delay_s: float,
+        group: str | None,
     ) -> None:
         self._plan = plan
         self._reader = reader
         self._least = least
         self._most = most
+        self._fewest = fewest
+        self._longest_delay_s = longest_delay_s
+        self._last_batch_s = time.monotonic()
         self._group = group
         self._target: Offsets | None = None
+        self._is_checked = False
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         return self._plan.cluster.run(self._start)
 
     async def _start(self, admin: AdminClient) -> Offsets:
-        return await self._plan.start(admin, await self._plan.known(admin))
+        return await self._plan.start(admin, await self._plan.checked(admin))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
@@ -60,9 +73,21 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 }
                 for topic, queues in self._target.items()
             }
+        elif self._waits_for_more(start, known, end):
+            return start
         if isinstance(limit, ReadMaxRows):
             end = limited(_with_new(start, known), end, limit.max_rows)
         return merged(start, end)
+
+    def _waits_for_more(self, start: Offsets, known: Known, end: Offsets) -> bool:
+        """Return whether a batch would be too small, and the last one is not long ago."""
+        now_s = time.monotonic()
+        if self._fewest is not None and now_s - self._last_batch_s < self._longest_delay_s:
+            there = ranges(_with_new(start, known), end)
+            if sum(one.end - one.begin for one in there) < self._fewest:
+                return True
+        self._last_batch_s = now_s
+        return False
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Take the present ends of the queues as the end of the query."""
@@ -72,7 +97,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return resolve(LATEST, self._known(), otherwise=LATEST)
 
     def _known(self) -> Known:
-        return self._plan.cluster.run(self._plan.known)
+        # A query that continues from its checkpoint asks for no initial offsets.
+        look = self._plan.known if self._is_checked else self._plan.checked
+        known = self._plan.cluster.run(look)
+        self._is_checked = True
+        return known
 
     def _without_lost(self, start: Offsets, known: Known) -> Offsets:
         """Return ``start`` without the queues that end before it: they are new ones.
@@ -90,7 +119,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     raise SourceError(
                         f"rocketmq: queue {queue} of {topic} ends at {end}, before the offset"
                         f" {start[topic][queue]} where the query is. Its broker lost messages, or"
-                        " the topic was made anew; failOnDataLoss=false reads what is there"
+                        " the topic was made again; failOnDataLoss=false reads what is there"
                     )
         return _kept(start, ends)
 

@@ -6,16 +6,17 @@ versions of the watermarks that it adds to, and means nothing beside any other: 
 already, or one of an older lanemq that did not know it.
 """
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, final
 
 import msgspec
 
+from lanemq.local import get_logger
+
 from ..disk._files import Files
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 FILE_NAME: Final = "deletedTopics.json"
 
 
@@ -24,7 +25,7 @@ class Deletions(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the file."""
 
     follows: list[int]
-    """Serial numbers of the watermarks that this adds to: while those are written anew, two."""
+    """Serial numbers of the watermarks that this adds to: while those are written again, two."""
     deleted: dict[str, int]
     """Topic -> end of the log when the topic was deleted."""
 

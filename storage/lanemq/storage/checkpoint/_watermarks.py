@@ -6,7 +6,6 @@ watermark. So whatever another process did to the store meanwhile, a redo from t
 repairs it. Apache RocketMQ has no such file and leaves it alone.
 """
 
-import logging
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Final, final
 import msgspec
 import trio
 
+from lanemq.local import get_logger
+
 from .._config import Stage
 from ..disk._files import Files
 from ..queues.files._bounds import QueueBounds
@@ -22,7 +23,7 @@ from ..queues.rocks._cover import RocksCover
 from ._deletions import DeletionsFile
 from ._watermark_text import text_of
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 FILE_NAME: Final = "dispatchWatermark.json"
 VERSION: Final = 1
 TURN_BYTES: Final = 4096
@@ -166,7 +167,7 @@ def note_queues(files: Files, root: Path, digest: str) -> None:
 
 
 @final
-class Progress:
+class OpenWatermarks:
     """The watermarks of an open store; what changes here is written by ``save``."""
 
     def __init__(self, file: WatermarkFile, stage: Stage) -> None:
@@ -191,7 +192,7 @@ class Progress:
         """Load the watermarks of an earlier run; None where they are not known."""
         known = self._file.load()
         if known is None:
-            self._file.deletions.write({}, follows=[])  # numbers begin anew
+            self._file.deletions.write({}, follows=[])  # numbers begin again
         else:
             self._serials = [known.serial]
             self._unsaved = self._file.deletions.load(known.serial)

@@ -16,7 +16,7 @@ __all__ = ["store"]
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def store() -> None:
-    """Look into, check and mend a store directory, of lanemq or of Apache RocketMQ.
+    """Look into, check and fix a store directory, of lanemq or of Apache RocketMQ.
 
     No broker may have it open. All but repair, convert and export-metadata --in-place leave it as
     it is.

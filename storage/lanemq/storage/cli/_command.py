@@ -14,6 +14,11 @@ from typing import Any, Final, NoReturn, TypeVar
 import click
 import msgspec
 
+from lanemq.local import print_json as _print_json
+from lanemq.local import print_line
+from lanemq.local.cli import CommandFailed
+from lanemq.wire import show_text
+
 from .._errors import RocksFault, StoreError, StoreLocked, is_full
 from ..tools import (
     BrokerSettings,
@@ -34,7 +39,7 @@ IN_USE = (
 INTERRUPTED = "the store is as it was, or the same command finishes what was begun"
 UNREADABLE = (
     ". If a file of the database is damaged: `lanemq store repair DIR` makes the queues in RocksDB"
-    " anew from the log"
+    " again from the log"
 )
 GROUPED_FROM = 4
 BROKER_FILE: Final = "lanemq.read_broker_file"
@@ -48,7 +53,7 @@ PRIVATE_UMASK: Final = 0o077
 """The umask of the tools: files they make in a store are for their user alone."""
 
 
-class Failed(click.ClickException):
+class Failed(CommandFailed):
     """The command could not do its work: one line, and exit status 2."""
 
     exit_code = EXIT_FAILED
@@ -126,7 +131,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON
 def print_json(value: object) -> None:
     """Write a value of the tools, indented."""
     data = msgspec.json.encode(plain(value))
-    click.echo(msgspec.json.format(data, indent=2).decode())
+    _print_json(msgspec.json.format(data, indent=2))
 
 
 def finish(
@@ -168,7 +173,7 @@ def progress_bars(*, hidden: bool) -> Iterator[Progress]:
 
     console = Console(stderr=True)
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeRemainingColumn(),
@@ -181,7 +186,7 @@ def progress_bars(*, hidden: bool) -> Iterator[Progress]:
 
         def show(what: str, done: int, total: int) -> None:
             if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
+                tasks[what] = bars.add_task(show_text(what), total=total)
             bars.update(tasks[what], completed=done, total=total)
 
         yield show
@@ -222,11 +227,11 @@ def print_findings(findings: list[Finding], root: Path) -> None:
     for group in sorted(groups.values(), key=lambda same: same[0].severity is Severity.NOTE):
         shown = group if len(group) < GROUPED_FROM else group[:1]
         for finding in shown:
-            click.echo(f"{finding.severity.value}: {finding.part.value}: {finding.what}")
+            print_line(f"{finding.severity.value}: {finding.part.value}: {finding.what}")
         rest = group[len(shown) :]
         if rest:
             where = "queues" if group[0].queue_id is not None else "places"
             total = sum(finding.count for finding in group)
-            click.echo(f"    and in {len(rest)} more {where}, {total:,} in all; --json lists them")
+            print_line(f"    and in {len(rest)} more {where}, {total:,} in all; --json lists them")
         if group[0].way_on:
-            click.echo(f"    -> {group[0].way_on.replace(' DIR', f' {root}')}")
+            print_line(f"    -> {group[0].way_on.replace(' DIR', f' {root}')}")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from lanemq.local import print_line
+
 from ..bulk import Conversion, convert_to_files, convert_to_rocksdb
 from ..tools import BrokerSettings, look_into
 from ._command import (
@@ -42,7 +44,7 @@ NAMES = {"rocksdb": "RocksDB", "files": "the queue files"}
 @click.option(
     "--from-log",
     is_flag=True,
-    help="Make all of it anew from the log, whatever the other index says.",
+    help="Make all of it again from the log, whatever the other index says.",
 )
 @click.option(
     "--queue-file-bytes",
@@ -88,33 +90,33 @@ def _show(done: Conversion, *, root: Path, way_on: str) -> None:
     name = NAMES[done.to]
     if done.units:
         speed = f", {done.units / done.seconds:,.0f} a second" if done.seconds > 1 else ""
-        click.echo(
+        print_line(
             f"{count_text(done.units, 'message')} of {count_text(done.queues, 'queue')} added to"
             f" {name} in {done.seconds:.1f} s{speed}: {done.units_copied:,} by the other index,"
             f" {done.units_from_log:,} by the log"
         )
     else:
-        click.echo(f"{name} had everything already, up to the end of the log at {done.log_end}")
+        print_line(f"{name} had everything already, up to the end of the log at {done.log_end}")
     if done.blank_units:
         slots = count_text(done.blank_units, "slot")
-        click.echo(f"{slots} of messages that are gone keep the others in their places")
+        print_line(f"{slots} of messages that are gone keep the others in their places")
     if done.kept is not None:
-        click.echo(f"what was replaced is in {done.kept}, until lanemq has started on the result")
+        print_line(f"what was replaced is in {done.kept}, until lanemq has started on the result")
     for note in done.notes:
-        click.echo(f"note: {note}")
+        print_line(f"note: {note}")
     if done.unplaced:
         total = sum(loss.count for loss in done.unplaced)
-        click.echo(f"problem: {count_text(total, 'message')} of the log could not be given a place")
+        print_line(f"problem: {count_text(total, 'message')} of the log could not be given a place")
         for loss in done.unplaced[:3]:
-            click.echo(f"    {loss}")
-        click.echo(f"    -> `lanemq store verify {root}` tells more")
+            print_line(f"    {loss}")
+        print_line(f"    -> `lanemq store verify {root}` tells more")
     for damaged in done.damaged[:DAMAGED_MAX]:
-        click.echo(f"problem: {damaged}")
+        print_line(f"problem: {damaged}")
     if done.damaged:
         messages = count_text(len(done.damaged), "message")
-        click.echo(
+        print_line(
             f"    -> {messages} got no place, or cannot be served there; all others are converted."
             f" `lanemq store dump {root} --from-log` prints them, to be sent again; another copy of"
             " the log file brings them back"
         )
-    click.echo(way_on)
+    print_line(way_on)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from lanemq.local import print_line
+
 from ..queues.rocks._diff_report import PlacedUnit, QueueDiff
 from ..tools import BrokerSettings, StoreDiff, diff_store
 from ._command import (
@@ -68,32 +70,32 @@ def _show(found: StoreDiff, *, every: bool) -> None:
     shown = report.queues if every else differing[:SHOWN]
     if shown:
         width = max(5, *(len(queue.topic) for queue in shown)) + 2
-        click.echo(
+        print_line(
             f"{'topic':<{width}}{'queue':>6}{'files':>22}{'rocksdb':>22}{'group at':>10}  compared"
         )
     for queue in shown:
         committed = "" if queue.committed is None else f"{queue.committed}"
-        click.echo(
+        print_line(
             f"{queue.topic:<{width}}{queue.queue_id:>6}"
             f"{_range(queue.files_min, queue.files_end):>22}"
             f"{_range(queue.rows_min, queue.rows_end):>22}{committed:>10}  {verdict(queue)}"
         )
     if len(differing) > len(shown):
-        click.echo(f"and {len(differing) - len(shown)} more; --json lists them")
-    click.echo(
+        print_line(f"and {len(differing) - len(shown)} more; --json lists them")
+    print_line(
         f"{count_text(len(report.queues), 'queue')} compared,"
         f" {len(differing)} of them not safe to switch"
     )
     ahead = sum(queue.rows_end > queue.files_end for queue in report.queues)
     if ahead:
-        click.echo(
+        print_line(
             f"in {count_text(ahead, 'queue')} RocksDB has newer messages than the files, which is"
             " how it is in stage 3"
         )
     if not differing:
-        click.echo("RocksDB has all that the files have: storeType=defaultRocksDB loses nothing")
+        print_line("RocksDB has all that the files have: storeType=defaultRocksDB loses nothing")
         return
-    click.echo(
+    print_line(
         "RocksDB lacks messages that the files have. Go on with rocksdbCQDoubleWriteEnable=true,"
         f" for lanemq fills in what is missing; or `lanemq store convert {found.root} --to"
         " rocksdb`"

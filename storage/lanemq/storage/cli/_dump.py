@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from lanemq.local import print_indented, print_json, print_line
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.message import StoredMessage
 
@@ -93,7 +94,7 @@ def dump(
         order = messages.source
     if not as_json:
         more = "; there may be more, -n 0 prints all" if count and found + lost == count else ""
-        click.echo(f"{count_text(found, 'message')}, by {_ORDERS[order]}{more}", err=True)
+        print_line(f"{count_text(found, 'message')}, by {_ORDERS[order]}{more}", err=True)
     sys.exit(EXIT_PROBLEM if lost else 0)
 
 
@@ -102,7 +103,7 @@ _ORDERS = {"log": "the log", "files": "the queue files", "rocksdb": "RocksDB"}
 
 def _show_lost(lost: Lost, *, as_json: bool) -> None:
     if as_json:
-        click.echo(
+        print_json(
             msgspec.json.encode(
                 {
                     "lost": lost.why,
@@ -115,7 +116,7 @@ def _show_lost(lost: Lost, *, as_json: bool) -> None:
         )
         return
     place = f"{lost.topic} {lost.queue_id}:{lost.queue_offset} " if lost.topic is not None else ""
-    click.echo(f"{place}position {lost.log_position}: no message: {lost.why}")
+    print_line(f"{place}position {lost.log_position}: no message: {lost.why}")
 
 
 def _show(message: StoredMessage, *, whole: bool, as_json: bool) -> None:
@@ -124,11 +125,11 @@ def _show(message: StoredMessage, *, whole: bool, as_json: bool) -> None:
     except RemoteProtocolError as error:
         body, problem = message.body, str(error)
     if as_json:
-        click.echo(msgspec.json.encode(_value(message, body, problem, whole=whole)))
+        print_json(msgspec.json.encode(_value(message, body, problem, whole=whole)))
         return
     tags = f" tags={message.tags}" if message.tags else ""
     keys = f" keys={','.join(message.keys)}" if message.keys else ""
-    click.echo(
+    print_line(
         f"{message.topic} {message.queue_id}:{message.queue_offset}"
         f" position {message.log_position}, {size_text(message.size_bytes)},"
         f" {time_text(message.store_timestamp_ms)}"
@@ -136,14 +137,14 @@ def _show(message: StoredMessage, *, whole: bool, as_json: bool) -> None:
     )
     text = _text(body)
     if problem is not None:
-        click.echo(f"    body of {len(body)} bytes cannot be decompressed: {problem}")
+        print_line(f"    body of {len(body)} bytes cannot be decompressed: {problem}")
     elif whole:
-        click.echo(text if text is not None else base64.b64encode(body))
+        print_indented(text if text is not None else base64.b64encode(body).decode())
     elif text is None:
-        click.echo(f"    {len(body)} bytes that are not text; --body prints them")
+        print_line(f"    {len(body)} bytes that are not text; --body prints them")
     elif text:
         line = text if len(text) <= PREVIEW_CHARACTERS else text[:PREVIEW_CHARACTERS] + "..."
-        click.echo("    " + " ".join(line.split()))
+        print_line("    " + " ".join(line.split()))
 
 
 def _text(body: bytes) -> str | None:

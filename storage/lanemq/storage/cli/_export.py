@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from lanemq.local import print_json, print_line
 from lanemq.wire import fastjson
 
 from ..tools import BrokerSettings, export_in_place, export_tables, write_tables
@@ -66,15 +67,15 @@ def export_metadata(
             root, commit_log=settings.commit_log, overwrite=side == "rocksdb"
         )
         for table, path in written:
-            click.echo(f"{path}: {count_text(table.entries, 'entry')}, from {table.source}")
+            print_line(f"{path}: {count_text(table.entries, 'entry')}, from {table.source}")
         return
     from_rocksdb = None if side is None else side == "rocksdb"
     stage, tables = export_tables(root, commit_log=settings.commit_log, from_rocksdb=from_rocksdb)
     if output is None:
         value = {table.file: table.members for table in tables}
         data = fastjson.dumps(value, standard=True)
-        click.echo(msgspec.json.format(data, indent=2).decode())
+        print_json(msgspec.json.format(data, indent=2))
         return
     for table, path in zip(tables, write_tables(tables, output), strict=True):
-        click.echo(f"{path}: {count_text(table.entries, 'entry')}, from {table.source}")
-    click.echo(f"the store is in stage {stage.stage.value}: {stage.why}")
+        print_line(f"{path}: {count_text(table.entries, 'entry')}, from {table.source}")
+    print_line(f"the store is in stage {stage.stage.value}: {stage.why}")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from lanemq.local import print_line
+
 from ..tools import BrokerSettings, Inspection, QueueSummary, Severity, inspect_store
 from ._command import (
     count_text,
@@ -48,22 +50,22 @@ def _show(found: Inspection, *, all_queues: bool) -> None:
     _head(found)
     _topics(found.queues, all_queues=all_queues)
     _groups(found)
-    click.echo()
+    print_line()
     if found.findings:
         print_findings(found.findings, found.root)
     else:
-        click.echo(
+        print_line(
             f"nothing is wrong at first sight; `lanemq store verify {found.root}` checks all of it"
         )
 
 
 def _line(label: str, text: str) -> None:
-    click.echo(f"{label:<{LABEL}}{text}")
+    print_line(f"{label:<{LABEL}}{text}")
 
 
 def _head(found: Inspection) -> None:
     log = found.log
-    click.echo(f"store {found.root}")
+    print_line(f"store {found.root}")
     ended = "closed cleanly" if found.is_clean else "not closed: killed, or copied while it ran"
     process = f" (process {found.abort_text})" if found.abort_text else ""
     _line("last run", f"{ended}{process}; newest message {time_text(log.last_store_timestamp_ms)}")
@@ -110,16 +112,17 @@ def _topics(queues: list[QueueSummary], *, all_queues: bool) -> None:
     if len(listed) > LISTED_TOPICS and not all_queues:
         listed = sorted(nlargest(LISTED_TOPICS, topics, key=totals.__getitem__))
     width = max(5, *map(len, listed)) + 2
-    click.echo(f"\n{'topic':<{width}}{'messages':>12}  queue: first offset to end")
+    print_line()
+    print_line(f"{'topic':<{width}}{'messages':>12}  queue: first offset to end")
     for topic in listed:
         members = topics[topic]
         shown = members if all_queues else members[:LISTED_QUEUES]
         parts = [f"{queue.queue_id}: {queue.min} to {queue.end}" for queue in shown]
         if len(members) > len(shown):
             parts.append(f"and {len(members) - len(shown)} more")
-        click.echo(f"{topic:<{width}}{totals[topic]:>12,}  {', '.join(parts)}")
+        print_line(f"{topic:<{width}}{totals[topic]:>12,}  {', '.join(parts)}")
     if len(listed) < len(topics):
-        click.echo(
+        print_line(
             f"and {len(topics) - len(listed)} topics with fewer messages; --queues lists all"
         )
 
@@ -129,11 +132,12 @@ def _groups(found: Inspection) -> None:
         return
     width = max(5, *(len(group.group) for group in found.groups)) + 2
     topics = max(5, *(len(group.topic) for group in found.groups)) + 2
-    click.echo(f"\n{'group':<{width}}{'topic':<{topics}}{'lag':>10}  queue: next offset")
+    print_line()
+    print_line(f"{'group':<{width}}{'topic':<{topics}}{'lag':>10}  queue: next offset")
     for group in found.groups:
         offsets = [f"{number}: {offset}" for number, offset in group.offsets.items()]
         if len(offsets) > LISTED_QUEUES:
             offsets[LISTED_QUEUES:] = [f"and {len(offsets) - LISTED_QUEUES} more"]
-        click.echo(
+        print_line(
             f"{group.group:<{width}}{group.topic:<{topics}}{group.lag:>10,}  {', '.join(offsets)}"
         )

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from lanemq.local import print_line
+
 from ..tools import BrokerSettings, RepairReport, repair_store
 from ._command import (
     count_text,
@@ -21,7 +23,7 @@ SHOWN = 20
 @click.command()
 @store_command
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@click.option("--all", "everything", is_flag=True, help="Make everything anew, sound or not.")
+@click.option("--all", "everything", is_flag=True, help="Make everything again, sound or not.")
 @click.option(
     "--allow-loss",
     is_flag=True,
@@ -79,27 +81,27 @@ def repair(
 def _show_report(report: RepairReport) -> None:
     root = report.before.root
     if not report.actions:
-        click.echo("nothing to mend")
+        print_line("nothing to fix")
     for action in report.actions:
-        click.echo(f"{'would' if report.is_dry else 'done:'} {action.what}")
+        print_line(f"{'would' if report.is_dry else 'done:'} {action.what}")
     _show_losses(report)
     if report.is_dry:
         print_findings(report.before.findings, root)
         return
     for level in report.default_levels:
-        click.echo(
+        print_line(
             f"note: nothing tells the delay of level {level}, so the default was taken;"
             " -c FILE tells a broker's messageDelayLevel"
         )
     if report.default_index_sizes is not None:
-        click.echo(
+        print_line(
             "note: nothing tells the sizes of index files, so the defaults were taken;"
             " -c FILE tells a broker's maxHashSlotNum and maxIndexNum"
         )
     if report.backup is not None:
-        click.echo(f"what was there before is in {report.backup}")
+        print_line(f"what was there before is in {report.backup}")
     print_findings((report.after or report.before).findings, root)
-    click.echo("the store is sound" if report.is_sound else "problems are left")
+    print_line("the store is sound" if report.is_sound else "problems are left")
 
 
 def _show_losses(report: RepairReport) -> None:
@@ -108,17 +110,17 @@ def _show_losses(report: RepairReport) -> None:
     total = sum(loss.count for loss in report.losses)
     messages = count_text(total, "message")
     if report.allow_loss and not report.is_dry:
-        click.echo(f"taken away: {messages} that could be read before")
+        print_line(f"taken away: {messages} that could be read before")
     elif report.is_dry:
-        click.echo(f"would take away {messages} that can be read now, if told to by --allow-loss")
+        print_line(f"would take away {messages} that can be read now, if told to by --allow-loss")
     else:
-        click.echo(f"left alone, for it would take away {messages} that can be read now:")
+        print_line(f"left alone, for it would take away {messages} that can be read now:")
     for loss in report.losses[:SHOWN]:
-        click.echo(f"    {loss}")
+        print_line(f"    {loss}")
     if len(report.losses) > SHOWN:
-        click.echo(f"    and in {len(report.losses) - SHOWN} more queues; --json lists them")
+        print_line(f"    and in {len(report.losses) - SHOWN} more queues; --json lists them")
     if not report.allow_loss:
-        click.echo(
+        print_line(
             "    -> save them with `lanemq store dump` first, then `lanemq store repair"
             f" {report.before.root} --allow-loss`"
         )

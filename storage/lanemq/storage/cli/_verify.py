@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from lanemq.local import print_line
+
 from ..tools import BrokerSettings, VerifyReport, verify_store
 from ._command import (
     count_text,
@@ -42,7 +44,7 @@ def show_report(report: VerifyReport) -> None:
         rate = log_bytes / report.seconds / 1e6
         units = report.records / report.seconds
         speed = f", {rate:.0f} MB/s, {units:,.0f} records/s"
-    click.echo(
+    print_line(
         f"checked {size_text(log_bytes)} of log, positions {report.log_begin} to {report.log_end},"
         f" in {report.seconds:.1f} s{speed}"
     )
@@ -50,10 +52,10 @@ def show_report(report: VerifyReport) -> None:
     if report.rocksdb_rows:
         agreeing.append(count_text(report.rocksdb_rows, "row") + " in RocksDB")
     agreeing.append(count_text(report.index_entries, "entry") + " of the key index")
-    click.echo(
+    print_line(
         f"{count_text(report.records, 'record')}, {count_text(report.queues, 'queue')};"
         f" agreeing with them: {', '.join(agreeing)}"
     )
     print_findings(report.findings, report.root)
     problems = len(report.problems)
-    click.echo("the store is sound" if not problems else count_text(problems, "problem"))
+    print_line("the store is sound" if not problems else count_text(problems, "problem"))

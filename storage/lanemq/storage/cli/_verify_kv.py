@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from lanemq.local import print_line
+
 from ..tools import BrokerSettings, KvReport, verify_kv
 from ._command import (
     count_text,
@@ -37,10 +39,10 @@ def show_kv_report(report: KvReport) -> None:
         how = "equal to a replay of the log" if one.replayed_hash == one.hash else "not replayed"
         if one.replayed_hash not in (None, one.hash):
             how = "not what the log makes"
-        click.echo(
+        print_line(
             f"namespace {one.namespace}: {count_text(one.entries, 'entry')} from "
             f"{count_text(one.records, 'record')}, hash {one.hash}, {how}"
         )
     if not report.namespaces:
-        click.echo("there are no keys and values")
+        print_line("there are no keys and values")
     print_findings(report.findings, report.root)

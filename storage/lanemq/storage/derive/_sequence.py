@@ -6,18 +6,18 @@ topic was deleted and made again, a broker ran without its last files, messages 
 or whether that one offset is damaged. Until then it is held back.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple, Protocol, Self, final
 
+from lanemq.local import get_logger
 from lanemq.wire import LMQ_PREFIX
 
 from ..log._damage import CONTRADICTED, Damage, KnownDamage
 from ..log._records import Record, fits
 from ._units import DerivedUnit
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 HELD_MAX: Final = 8
 """Most messages of a queue that wait for a judgement."""
 RUN_MIN: Final = 3
@@ -229,7 +229,7 @@ class Sequences:
         """Decide about held-back units by themselves: nothing more is known.
 
         What goes on does so as far as the log has room. What goes back, and would hide all
-        messages between, does so for a queue that begins anew, at 0; for several messages that
+        messages between, does so for a queue that begins again, at 0; for several messages that
         lead one way; or where more than a bit differs. Else it is damaged, and keeps a slot: if it
         was the queue's newest message its offset must not be given again.
         """

@@ -4,14 +4,15 @@ A conversion keeps it in ``converted-TIME``. The next start that finds the store
 and comes up removes it; after a crash it stays.
 """
 
-import logging
 import re
 from pathlib import Path
 from typing import Final
 
+from lanemq.local import get_logger
+
 from ._files import Files
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 KEPT: Final = "converted-"
 CONVERT_TEMPORARY: Final = "convert.tmp"
 """The directory in which a conversion builds, removed at its end."""

@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,6 +11,15 @@ from struct import Struct
 from typing import ClassVar, Final, final
 
 import trio
+
+from lanemq.local import (
+    FILE_MODE,
+    copy_file,
+    create_file,
+    create_temporary,
+    make_directories,
+    sync_path,
+)
 
 from .._errors import StoreLocked, is_exhausted
 from ._files import Entry, File, Usage
@@ -25,9 +33,6 @@ GIVEN_UP_FILES = 8
 """Number of files that are closed where the process has no descriptor left."""
 FLOCK: Final = Struct("hhqqi4x")
 """Type, whence, start, length, process. Source: fcntl_locking(2), of Linux with 64 bits."""
-FILE_MODE = 0o600
-DIRECTORY_MODE = 0o700
-"""Mode of new directories: messages are for the broker's user alone. Existing ones keep theirs."""
 
 
 def erase(file: File, position: int) -> None:
@@ -162,14 +167,12 @@ class RealFiles:
 
     def create(self, path: Path, size_bytes: int) -> RealFile:
         make_directories(path.parent)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
-        try:
-            os.ftruncate(descriptor, size_bytes)
-        except OSError:
-            path.unlink()
-            raise
-        finally:
-            os.close(descriptor)
+        with create_file(path) as made:
+            try:
+                os.ftruncate(made.fileno(), size_bytes)
+            except OSError:
+                path.unlink()
+                raise
         return RealFile(self, path)
 
     def entries(self, directory: Path) -> list[Entry]:
@@ -217,8 +220,7 @@ class RealFiles:
         try:
             target.hardlink_to(source)
         except OSError:  # some file systems have no second names
-            shutil.copyfile(source, target)
-            target.chmod(FILE_MODE)
+            copy_file(source, target)
 
     def modified_s(self, path: Path) -> float:
         return path.stat().st_mtime
@@ -276,25 +278,8 @@ def lock_holder(descriptor: int) -> int | None:
     return holder if kind != fcntl.F_UNLCK and holder > 0 else None
 
 
-def make_directories(path: Path) -> None:
-    """Make a directory, and missing ones above it, for this user alone."""
-    if not path.is_dir():
-        make_directories(path.parent)
-        path.mkdir(DIRECTORY_MODE, exist_ok=True)
-
-
 def _write_parts(path: Path, parts: Sequence[bytes]) -> None:
     make_directories(path.parent)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-    with open(descriptor, "wb") as opened:
+    with create_temporary(path) as opened:
         for first in range(0, len(parts), PARTS_AT_ONCE):
             opened.write(b"".join(parts[first : first + PARTS_AT_ONCE]))
-
-
-def sync_path(path: Path) -> None:
-    """Make a file, or the names in a directory, survive a loss of power. Raises ``OSError``."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,52 +5,37 @@ once, a crash costs no entry of a synced message, and hash collisions are left t
 who has the records.
 """
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, final
 
+from lanemq.local import get_logger
 from lanemq.wire import SysFlag
-from lanemq.wire.message import Property, get_property
 
 from .._errors import StoreCorrupted
 from ..derive._shapes import Shape
 from ..disk._files import Files
 from ._index_file import IndexFile, index_file_bytes, key_hash
 from ._key_hashes import Key, key_hashes
+from ._keys import split_keys
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 BACKLOG_MAX: Final = 20_000
 TOGETHER: Final = 32
 """Number of messages from which on it pays to index them: many at once cost less than half."""
 TURN_MAX: Final = 2_000
 """Number of messages at most that are indexed at once while others wait."""
 TOPICS_MAX: Final = 1 << 12
-UNIQ_KEY: Final = Property.UNIQ_KEY.encode()
-KEYS: Final = Property.KEYS.encode()
+STEP_ENTRIES: Final = 256
+"""Entries of a chain that are looked at in one step of a search."""
 NAME_DIGITS: Final = 17
 
 
 def index_file_name(now_ms: int) -> str:
     """Return the name of an index file: local time as yyyyMMddHHmmssSSS."""
     return time.strftime("%Y%m%d%H%M%S", time.localtime(now_ms // 1000)) + f"{now_ms % 1000:03d}"
-
-
-def key_data_of(properties: bytes) -> list[bytes]:
-    """Return the keys of a message in UTF-8: its unique key, then each of its other keys."""
-    unique = get_property(properties, UNIQ_KEY)
-    found = [unique] if unique else []
-    keys = get_property(properties, KEYS)
-    if keys:
-        found += [key for key in keys.split(b" ") if key]
-    return found
-
-
-def keys_of(properties: bytes) -> list[str]:
-    """Return ``key_data_of`` as text."""
-    return [key.decode("utf-8", "replace") for key in key_data_of(properties)]
 
 
 Message = tuple[str, int, int, int, bytes]
@@ -141,10 +126,9 @@ class Index:
                 keys.append((log_position, topic, unique))
                 times.append(store_ms)
             if others is not None:
-                for key in others.split(b" "):
-                    if key:
-                        keys.append((log_position, topic, key))
-                        times.append(store_ms)
+                for key in split_keys(others):
+                    keys.append((log_position, topic, key))
+                    times.append(store_ms)
         self._hashed = key_hashes(keys, self._heads), [key[0] for key in keys], times
 
     def _new_shape(self, topic: str) -> Shape:
@@ -213,19 +197,23 @@ class Index:
             return 0, 0
         return self._index_files[-1].end_ms, self._index_files[-1].end_position
 
-    def positions(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+    def positions(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
         """Return the positions of messages that may have the key, newest first, without duplicates.
 
-        Sees all that was submitted before. Times are exact to the second only.
+        Sees all that was submitted before. Times are exact to the second only. None stands for
+        ``STEP_ENTRIES`` entries that were passed over.
         """
         self.drain()
         hash_, seen = key_hash(topic, key), set[int]()
-        for index_file in reversed(self._index_files):
+        for index_file in reversed(list(self._index_files)):
             if index_file.begin_ms <= end_ms and index_file.end_ms >= begin_ms:
-                for position in index_file.positions(hash_, begin_ms, end_ms):
+                for position in index_file.positions(hash_, begin_ms, end_ms, STEP_ENTRIES):
                     if position not in seen:
-                        seen.add(position)
+                        if position is not None:
+                            seen.add(position)
                         yield position
+                        if index_file not in self._index_files:  # cleaned meanwhile, and closed
+                            return
             if index_file.begin_ms < begin_ms:
                 break
 
@@ -251,7 +239,7 @@ class Index:
                     f"has {entry.size_bytes} bytes where maxHashSlotNum={self._slots} and"
                     f" maxIndexNum={self._entries} make {size_bytes}: set both to the values"
                     " with which it was made, or move the directory away, and `lanemq store repair"
-                    " -c broker.conf` makes the key index anew",
+                    " -c broker.conf` makes the key index again",
                 )
             index_file = IndexFile(self._files.open(path), slots=self._slots, entries=self._entries)
             index_file.load()

@@ -115,11 +115,11 @@ class IndexFile:
             fields = unpack_entry(data, 0)
         return fields[0], fields[1], fields[2], fields[3]
 
-    def positions(self, hash_: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+    def positions(self, hash_: int, begin_ms: int, end_ms: int, step: int) -> Iterator[int | None]:
         """Return the log positions under a hash, newest first; times are exact to the second
-        only."""
+        only. None comes after every ``step`` entries of the chain."""
         number = self._slots.newest(hash_)
-        above = self.next_entry
+        above, passed = self.next_entry, 0
         while 0 < number < above:  # chains only lead back: a loop on the disk ends here
             above = number
             found, log_position, seconds, number = self._entry(number)
@@ -128,6 +128,9 @@ class IndexFile:
                 break
             if found == hash_ and stored_ms <= end_ms:
                 yield log_position
+            passed += 1
+            if passed % step == 0:
+                yield None
 
     def write_out(self) -> None:
         """Write what changed, unsynced: entries, then slots, then the header.
@@ -172,7 +175,7 @@ class IndexFile:
             self._slots.drop()
 
     def rebuild(self, log_position: int) -> None:
-        """Keep the entries of messages before ``log_position``, and make slots and header anew.
+        """Keep the entries of messages before ``log_position``, and make slots and header again.
 
         This is for files a crash may have left half written; entries are written before what
         points at them, and those of messages before a checkpoint are whole. They stay where

@@ -33,7 +33,7 @@ class FollowedQueues:
     def follow(self, name: str, meta: Meta) -> str | None:
         """Have a state follow the queue that its ``meta`` names, or none.
 
-        Returns the state that followed that queue until now, and does not any more: where two
+        Returns the state that followed that queue until now, and does no longer: where two
         claim one queue, the part that begins later is the present one. That may be the other's,
         and then it is ``name`` that follows nothing.
         """

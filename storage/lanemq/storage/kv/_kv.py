@@ -7,11 +7,14 @@ durable unasked. The log's files are kept until the states need them no more.
 """
 
 import errno
-import logging
+from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 from typing import Final, final
 
 import trio
+
+from lanemq.local import get_logger
 
 from .._config import StoreConfig
 from ..disk._files import Files
@@ -19,20 +22,20 @@ from ..log._commit_log import CommitLog
 from ..log._flusher import Flusher
 from ..messages._messages import Appended
 from ..messages._reader import Reader
+from ._damage import Damage
 from ._log import log_record
 from ._outcomes import Outcome
 from ._partition_states import PartitionStates
+from ._redo import Redo
+from ._turn import TURN_S, taken
 from .engines._engine import Engine
 from .engines._memory import MemoryEngine
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 FLUSH_BYTES: Final = 16 << 20
 """Bytes of changes after which the states are made durable."""
 DIRTY_BYTES_MAX: Final = 64 << 20
 """Bytes of changes, not durable yet, beyond which no write is taken."""
-SLICE: Final = 256
-HELD_S: Final = 0.002
-"""Seconds until another look whether a flush still holds back what is dispatched."""
 
 Applied = Callable[[str, list[tuple[int, Outcome]]], None]
 
@@ -71,9 +74,16 @@ class KvStates:
         self.logs = self._queues.logs
         """Name of the partition -> its log, or the part of it that is here."""
         self._behind = self.kept.behind
+        self.damage = Damage(self.kept, closed=self._close_for_damage)
+        self.kept.on_fault = self.damage.note
         self.load = self.kept.load
         self.make = self.kept.make
-        self._held: dict[str, list[Appended]] | None = None
+        self.is_held = False
+        """True while a flush makes the log durable: what is applied then would go before it."""
+        self._pending: dict[str, deque[Appended]] = {}
+        """Name of the partition -> records that are dispatched and not applied yet."""
+        self._news = trio.Event()
+        self._redo = Redo(self.kept, self.damage, followed=self)
         self._one_at_a_time = trio.Lock()
         self._needed_from = 0
         self.on_applied: list[Applied] = []
@@ -90,63 +100,17 @@ class KvStates:
     def _engine_opened(self) -> None:
         self._needed_from = self._dispatched_end()
 
-    # Following the logs
-
     async def catch_up(self) -> None:
         """Apply what is in the logs and not in the states. Raises ``OSError``, of one that cannot
         be written, after the others, and ``StoreUnwritable``."""
-        failed: OSError | None = None
-        for name in sorted(self._behind):
-            state = self.states.get(name)
-            if state is None:  # forgotten, while another one was brought up to its end
-                continue
-            state.remember(rows=True)
-            try:
-                taken = await self._catch_up(name)
-            except OSError as error:
-                LOGGER.error("namespace %s cannot follow its log: %s", name, error)
-                failed = failed or error
-                continue
-            finally:
-                state.remember(rows=False)
-            LOGGER.info("namespace %s has followed its log: %d records", name, taken)
-        if failed is not None:
-            raise failed
+        await self._redo.catch_up()
 
-    async def _catch_up(self, name: str) -> int:
-        """Apply the records that a state has not; returns how many, roughly."""
-        taken = 0
-        while name in self._behind:
-            if self._held is not None:  # what is applied now may not become durable
-                await trio.sleep(HELD_S)
-                continue
-            if self._catch_up_some(name):
-                break
-            taken += SLICE
-            if self.wants_flush:
-                await self.flush()
-            await trio.lowlevel.checkpoint()
-        return taken
-
-    def _catch_up_some(self, name: str) -> bool:
-        """Apply some records; returns whether there are no more."""
-        state, log = self.states[name], self.logs[name]
-        _, end = log.bounds()
-        records = log.read(state.meta.next, max(0, min(SLICE, end - state.meta.next)))
+    async def catch_up_at_start(self) -> None:
+        """Apply what is in the logs. What cannot be applied now waits for the tasks."""
         try:
-            if records:
-                state.redo(records)
-                state.write()
-        except OSError:
-            state.roll_back()
-            raise
-        if records:
-            self._tell(name, [])
-        if state.meta.next < end and records:
-            return False
-        if state.meta.next == end:
-            self._behind.discard(name)
-        return True
+            await self.catch_up()
+        except OSError as error:
+            LOGGER.error("keys are not open yet: %s", error)
 
     # From dispatch
 
@@ -154,21 +118,47 @@ class KvStates:
         """Apply the operations among the dispatched records."""
         if not self.states:
             return
+        until_s = perf_counter() + TURN_S
         for name, messages in self._queues.of(dispatched).items():
-            if self._held is not None:
-                self._held.setdefault(name, []).extend(messages)
-            else:
-                self._apply(name, messages)
+            pending = self._pending.setdefault(name, deque())
+            pending.extend(messages)
+            if len(pending) == len(messages) and not self.is_held:
+                self._apply(name, until_s)
+        if self._pending and not self.is_held:
+            self._news.set()
 
-    def _apply(self, name: str, messages: list[Appended]) -> None:
-        state, shift = self.states[name], self._queues.shift(name)
-        position = messages[0].queue_offset + shift
+    async def run(self) -> None:
+        """Apply what is too much for the turn in which it was dispatched, until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news = trio.Event()
+            await trio.lowlevel.checkpoint()
+            if not self.is_held:
+                self._apply_pending()
+
+    def _apply_pending(self) -> None:
+        until_s = perf_counter() + TURN_S
+        for name in list(self._pending):
+            self._apply(name, until_s)
+            if perf_counter() > until_s:
+                break
+        if self._pending:
+            self._news.set()
+
+    def _apply(self, name: str, until_s: float) -> None:
+        """Apply what is pending of a partition, one record at least, until the turn is over."""
+        state = self.states.get(name)
+        if state is None:  # forgotten meanwhile
+            del self._pending[name]
+            return
+        pending, shift = self._pending[name], self._queues.shift(name)
+        position = pending[0].queue_offset + shift
         if name in self._behind or position != state.meta.next:
             self._fell_behind(name, f"record {state.meta.next} is next, and not {position}")
             return
         outcomes = []
         try:
-            for message in messages:
+            for message in taken(until_s, pending):
                 data = self._log.read(message.log_position, message.size_bytes)
                 if data is None:
                     raise OSError(errno.EIO, "the log cannot be read")
@@ -179,15 +169,34 @@ class KvStates:
             state.roll_back()
             self._fell_behind(name, str(error))
             return
-        self._tell(name, outcomes)
+        del self._pending[name]
+        if pending:
+            self._pending[name] = pending  # behind the other partitions
+        self.tell(name, outcomes)
 
-    def _tell(self, name: str, outcomes: list[tuple[int, Outcome]]) -> None:
+    def tell(self, name: str, outcomes: list[tuple[int, Outcome]]) -> None:
+        """Report records that were applied; without outcomes after a redo."""
         for applied in self.on_applied:
             applied(name, outcomes)
+
+    def _close_for_damage(self, name: str) -> None:
+        if name in self.states:
+            self._fell_behind(name, "its rows are damaged")
+
+    def why_closed(self, name: str) -> str:
+        """Return the reason why a partition takes no reads now; empty where it does."""
+        if name in self.kept.stale:
+            return "its state follows its log"
+        return self.damage.why_closed(name)
+
+    async def fix(self) -> None:
+        """Set aside what is damaged and have it made again, until cancelled."""
+        await self.damage.run(self._one_at_a_time)
 
     def _fell_behind(self, name: str, why: str) -> None:
         LOGGER.error("keys of namespace %s cannot be written, next try soon: %s", name, why)
         self._behind.add(name)
+        self._pending.pop(name, None)
         for tell in self.on_behind:
             tell(name)
 
@@ -223,7 +232,8 @@ class KvStates:
 
     def _rows_bytes(self) -> int:
         return sum(
-            state.meta.entry_bytes + state.meta.entries * 100 for state in self.states.values()
+            state.meta.entry_bytes + (state.meta.entries + 2 * state.meta.leases) * 100
+            for state in self.states.values()
         )
 
     @property
@@ -244,7 +254,7 @@ class KvStates:
         if self._engine is None:
             return
         async with self._one_at_a_time:
-            self._held = {}
+            self.is_held = True
             try:
                 if self._flusher.flushed < self._log.end:
                     await self._flusher.flush()
@@ -253,19 +263,19 @@ class KvStates:
                     place = self.logs[name].place(state.meta.next)
                     if place is not None:
                         needed = min(needed, place)
+                if self.damage.is_awaited:  # it is made of the log, from its begin
+                    needed = min(needed, self._needed_from)
                 finish = self._engine.freeze()
             finally:
-                held, self._held = self._held, None
-                for name, messages in held.items():
-                    if name in self.states:
-                        self._apply(name, messages)
+                self.is_held = False
+                self._apply_pending()
             await finish()
             self._needed_from = needed
 
     @property
     def needed_from(self) -> int:
         """Position of the broker's log from which on the states may need it after a crash."""
-        return self._needed_from if self._engine is not None else self._dispatched_end()
+        return self._needed_from if self.in_use.is_set() else self._dispatched_end()
 
     def close(self) -> None:
         """Close the engine. Raises ``OSError``."""

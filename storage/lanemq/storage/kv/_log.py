@@ -1,11 +1,20 @@
 """The log of a partition, as the state machine sees it: numbered records, one after another."""
 
-import logging
 import re
 from typing import Final, Protocol, final
 
+from lanemq.local import get_logger
 from lanemq.wire import RemoteProtocolError
-from lanemq.wire.kv import CLIENT_PROPERTY, OP_TYPE_PROPERTY, encode_key, kv_topic
+from lanemq.wire.kv import (
+    CLIENT_PROPERTY,
+    IDENTITY_PROPERTY,
+    LESSOR_PROPERTY,
+    OP_TYPE_PROPERTY,
+    TIME_PROPERTY,
+    encode_key,
+    identity_problem,
+    kv_topic,
+)
 from lanemq.wire.kv import KEY_PROPERTY as KEY_PROPERTY_NAME
 from lanemq.wire.message import decode_properties, encode_properties, record_content
 
@@ -13,8 +22,8 @@ from ..messages._reader import Reader
 from ._outcomes import LogRecord
 from .engines._rows import NO_QUEUE, Meta
 
-LOGGER = logging.getLogger(__name__)
-READ_BYTES: Final = 4 << 20
+LOGGER = get_logger(__name__)
+READ_BYTES: Final = 1 << 20
 """Bytes of records beyond which one read ends."""
 NO_OPERATION: Final = ""
 _OURS: Final = re.compile(
@@ -22,6 +31,9 @@ _OURS: Final = re.compile(
     % (CLIENT_PROPERTY.encode(), KEY_PROPERTY_NAME.encode(), OP_TYPE_PROPERTY.encode())
 ).fullmatch
 """The properties as ``operation_properties`` writes them, which are read at once."""
+
+_TIME: Final = re.compile("[0-9]{1,15}").fullmatch
+_LESSOR: Final = re.compile("[!-~]{1,64}").fullmatch
 
 
 class KvLog(Protocol):
@@ -36,6 +48,10 @@ class KvLog(Protocol):
     def read(self, position: int, count: int) -> list[LogRecord]:
         """Read up to ``count`` records from a position on, which is within the bounds; fewer
         where they are long, but one at least."""
+
+    def time_of(self, position: int) -> int:
+        """Return the log's time at a record, whose body is not read; 0 where it is not there, or
+        damaged."""
 
     def place(self, position: int) -> int | None:
         """Return where in the broker's log a record lies; None at the end."""
@@ -80,6 +96,18 @@ class QueueLog:
             for number, content in enumerate(self._reader.contents_at(places))
         ]
 
+    def time_of(self, position: int) -> int:
+        if self._queue_id == NO_QUEUE:
+            return 0
+        units = self._reader.units(self._topic, self._queue_id, position - self._shift, 1)
+        outline = None
+        if units:
+            outline = self._reader.outline_at(units[0].log_position, units[0].size_bytes)
+        if outline is None:
+            return 0
+        stored_ms, properties = outline
+        return operation_record(position, stored_ms, b"", properties).time_ms
+
     def place(self, position: int) -> int | None:
         if self._queue_id == NO_QUEUE:
             return None
@@ -112,11 +140,29 @@ def operation_record(position: int, time_ms: int, body: bytes, properties: bytes
         return LogRecord(position, time_ms, kind.decode(), body, writer.decode(), *numbers)
     named = decode_properties(properties)
     op_type = named.get(OP_TYPE_PROPERTY, NO_OPERATION)
+    told = named.get(TIME_PROPERTY, "")
+    log_ms = int(told) if _TIME(told) else time_ms
+    apart_ms, time_ms = log_ms - time_ms, log_ms
     try:
         client, sequence, waits = _writer(named.get(CLIENT_PROPERTY, ""))
     except RemoteProtocolError:
         return LogRecord(position, time_ms, NO_OPERATION, b"")
-    return LogRecord(position, time_ms, op_type, body, client, sequence, waits)
+    identity = named.get(IDENTITY_PROPERTY, "")
+    if identity and identity_problem(identity) is not None:
+        identity = ""
+    lessor = named.get(LESSOR_PROPERTY, "")
+    return LogRecord(
+        position,
+        time_ms,
+        op_type,
+        body,
+        client,
+        sequence,
+        waits,
+        identity,
+        apart_ms,
+        lessor if _LESSOR(lessor) else "",
+    )
 
 
 def _writer(text: str) -> tuple[str, int, int]:
@@ -136,8 +182,12 @@ def operation_properties(
     client: str = "",
     sequence: int = 0,
     waits: int = 0,
+    identity: str = "",
+    time_ms: int | None = None,
+    lessor: str = "",
 ) -> bytes:
-    """Make the properties of a record; ``key`` is that of an operation on one key."""
+    """Make the properties of a record; ``key`` is that of an operation on one key, ``time_ms`` the
+    log's time where that of its storing is another, ``lessor`` that of one about leases."""
     # No checksum covers properties. Half a record may be left by a crash, with zeros behind: so
     # the one without which it is not an operation is the last.
     named = {}
@@ -145,5 +195,11 @@ def operation_properties(
         named[CLIENT_PROPERTY] = f"{client}:{sequence}:{waits}"
     if key is not None:
         named[KEY_PROPERTY_NAME] = encode_key(key)
+    if identity:
+        named[IDENTITY_PROPERTY] = identity
+    if time_ms is not None:
+        named[TIME_PROPERTY] = str(time_ms)
+    if lessor:
+        named[LESSOR_PROPERTY] = lessor
     named[OP_TYPE_PROPERTY] = op_type
     return encode_properties(named)

@@ -1,29 +1,42 @@
 """The states of a store's partitions, which are opened, made, taken over and given away."""
 
 import errno
-import logging
 from collections.abc import AsyncIterator, Callable, Container, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar, TypeVarTuple, final
 
+import msgspec
 import trio
 
+from lanemq.local import get_logger
 from lanemq.wire.kv import kv_namespace, parse_partition
 
 from .._config import StoreConfig
 from .._errors import StartRefused
 from ..disk._files import Files
 from ..messages._reader import Reader
+from ._bases import BASES_DIRECTORY, Bases
 from ._copy import ALL_BEGIN, ALL_END, StateCopy
 from ._followed import FollowedQueues
 from ._state import State
-from .engines._engine import Engine, Table
+from .engines._engine import Engine, OnFault, Table, ignore_fault
 from .engines._opening import EngineOpener
-from .engines._rows import NO_QUEUE, Meta
+from .engines._rows import META, NO_QUEUE, Meta
 
-LOGGER: Final = logging.getLogger(__name__)
+LOGGER: Final = get_logger(__name__)
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
+
+
+def _place(meta: Meta) -> Meta:
+    """Return which partition a state is of, and where its log is, without what is in it."""
+    return Meta(
+        partition=meta.partition,
+        partitions=meta.partitions,
+        queue_id=meta.queue_id,
+        shift=meta.shift,
+        first=meta.first,
+    )
 
 
 async def _here(do: Callable[[*_Ts], _T], *given: *_Ts) -> _T:
@@ -45,6 +58,7 @@ class PartitionStates:
     ) -> None:
         """Call ``engine_opened`` when the first state makes the database."""
         self._opener = EngineOpener(config, files=files, clock_ms=clock_ms)
+        self.bases = Bases(files, self._opener.directory / BASES_DIRECTORY)
         self._engine_opened = engine_opened
         self._makes_one = trio.Lock()
         self.engine: Engine | None = None
@@ -58,6 +72,12 @@ class PartitionStates:
         self._unclaimed: list[tuple[str, int]] = []
         self.behind: set[str] = set()
         """Partitions with records in their logs that have to be applied yet."""
+        self.stale: set[str] = set()
+        """Those of them whose states may lack what was answered before: nobody may read them."""
+        self.on_fault: OnFault = ignore_fault
+        """Called for damage of an open database; see ``Engine.on_fault``."""
+        self._gone: dict[str, Meta] = {}
+        """Partitions whose states are away while the database is opened again."""
 
     def load(self, queues: Iterable[tuple[str, int]]) -> None:
         """Open the existing states. ``queues`` are those that the store has.
@@ -68,14 +88,68 @@ class PartitionStates:
         named = [(topic, queue_id) for topic, queue_id in queues if kv_namespace(topic)]
         if not named and not self._opener.has_files:
             return
-        engine = self.engine = self._opener.open()
-        self.in_use.set()
-        for name in sorted(engine.names()):
-            self._add(name, engine.table(name))
+        self.bases.load()
+        self._take(self._opener.open())
         for name, state in self.states.items():
-            if state.meta.queue_id != NO_QUEUE:
+            if state.meta.queue_id != NO_QUEUE and not state.meta.deleted:
                 self._check(name, state)
         self._unclaimed = self.queues.unclaimed(named)
+
+    def _take(self, engine: Engine) -> None:
+        """Take the states of an open database; one that cannot be read is set aside."""
+        self.engine = engine
+        self.in_use.set()
+        for name, table in sorted(engine.tables().items()):
+            try:
+                if table.get(META) is not None:
+                    self._add(name, table)
+            except (OSError, msgspec.MsgspecError) as error:
+                LOGGER.error(
+                    "the state of namespace %s cannot be read, and is made again from its log: %s",
+                    name,
+                    error,
+                )
+                self._remove(name)
+        engine.on_fault = self._fault
+
+    def _fault(self, name: str | None, error: OSError) -> None:
+        self.on_fault(name, error)
+
+    async def open_again(self) -> dict[str, Meta]:
+        """Close the database and open it again, without what cannot be read.
+
+        Returns the places of the partitions that are gone. There are no states meanwhile. Raises
+        ``OSError``, ``StoreError``: then the database is closed, and this can be called again.
+        """
+        async with self._makes_one:
+            self._gone.update({name: _place(state.meta) for name, state in self.states.items()})
+            for name in list(self.states):
+                self._forget(name)
+            engine, self.engine = self.engine, None
+            if engine is not None:
+                with suppress(OSError):  # it cannot write, which is why it is closed
+                    await trio.to_thread.run_sync(engine.close)
+            del engine
+            self._take(await self._opener.open_again())
+            gone = {name: self._gone[name] for name in self._gone if name not in self.states}
+            self._gone.clear()
+        return gone
+
+    async def set_aside(self, name: str) -> Meta:
+        """Remove the state of a partition with its rows; returns its place. Raises ``OSError``."""
+        async with self._makes_one:
+            state = self.states.get(name)
+            self._forget(name)
+            if self.engine is not None:
+                in_thread = trio.to_thread.run_sync if self._opener.is_slow else _here
+                await in_thread(self._remove, name)
+        return Meta() if state is None else _place(state.meta)
+
+    def _remove(self, name: str) -> None:
+        """Remove the rows of a partition; all files stay beside as they are now."""
+        self._opener.keep_files()
+        if self.engine is not None:
+            self.engine.replace(name)
 
     def add_missing(self, mapped: Container[str]) -> None:
         """Add a state for the log of a namespace that has none, as if it were its only one.
@@ -97,7 +171,7 @@ class PartitionStates:
                 f"the keys of namespace {name} have {state.meta.next} records of their log "
                 f"in them, but the log has {end}: bring back the log that belongs to "
                 f"{self._opener.directory}; or move that directory away, and they are made "
-                "anew from the log, as far as it goes back"
+                "again from the log, as far as it goes back"
             )
 
     def _add(self, name: str, table: Table, meta: Meta | None = None) -> State:
@@ -112,7 +186,7 @@ class PartitionStates:
         loser = self.queues.follow(name, state.meta)
         if loser is not None:
             self.release(loser)
-        if state.meta.queue_id == NO_QUEUE:
+        if state.meta.queue_id == NO_QUEUE or state.meta.deleted:
             return
         begin, end = self.queues.logs[name].bounds()
         if state.meta.next < begin and not state.meta.lost:
@@ -128,6 +202,7 @@ class PartitionStates:
             state.mark_lost(begin)
         if state.meta.next < end:
             self.behind.add(name)
+            self.stale.add(name)
 
     async def make(self, name: str, meta: Meta | None = None) -> State:
         """Return the state of a partition, which is made if it is missing.
@@ -150,6 +225,7 @@ class PartitionStates:
         in_thread = trio.to_thread.run_sync if self._opener.is_slow else _here
         if self.engine is None:
             engine = await in_thread(self._opener.open)
+            engine.on_fault = self._fault
             self._engine_opened()
             self.engine = engine
             self.in_use.set()
@@ -166,7 +242,7 @@ class PartitionStates:
         self._follow(name, state)
 
     def release(self, name: str) -> None:
-        """Have a state follow no queue: its partition goes on at another broker.
+        """Have a state follow no queue: its partition continues at another broker.
 
         Raises ``OSError``.
         """
@@ -178,7 +254,7 @@ class PartitionStates:
         )
         state.follow(meta)
         self.queues.follow(name, meta)
-        self.behind.discard(name)
+        self.caught_up(name)
 
     @asynccontextmanager
     async def copying(self, name: str) -> AsyncIterator[StateCopy]:
@@ -210,7 +286,12 @@ class PartitionStates:
     def _forget(self, name: str) -> None:
         self.states.pop(name, None)
         self.queues.forget(name)
+        self.caught_up(name)
+
+    def caught_up(self, name: str) -> None:
+        """Note that a state has all that its log has."""
         self.behind.discard(name)
+        self.stale.discard(name)
 
     def close(self) -> None:
         """Close the engine. Raises ``OSError``."""

@@ -1,6 +1,14 @@
-"""Reads of a state: an entry, a page under a prefix, the latest changes."""
+"""Reads of a state: an entry, a page under a prefix, the latest changes.
 
-from typing import Final
+A page ends at its limit, at a MiB, or when its turn of the loop is over (``until_s``, by
+``perf_counter``), whichever is first; the next request continues it.
+"""
+
+import math
+from time import perf_counter
+from typing import Final, NamedTuple
+
+import msgspec
 
 from lanemq.wire.kv import (
     PAGE_BYTES_MAX,
@@ -9,15 +17,14 @@ from lanemq.wire.kv import (
     ChangeKind,
     Changes,
     Entry,
-    OpType,
     Page,
-    decode_load,
-    decode_steps,
+    after_key,
 )
 
 from ._log import KvLog
 from ._outcomes import Frozen
 from ._state import State
+from ._values import Values
 from .engines._engine import Unfinished
 from .engines._rows import (
     CHANGE,
@@ -27,12 +34,17 @@ from .engines._rows import (
     after_prefix,
     change_key,
     decode_change,
-    stored,
+    entry_of,
+    entry_with,
 )
 
 HEAD_BYTES: Final = HEAD.size
 LOOKED_AT_MAX: Final = 2000
 """Rows that one read looks at; one that finds less goes on with the next request."""
+LOOKS_AT_CLOCK: Final = 8
+"""Rows between two looks at the clock: a page of a cold table reads a block for some 30 rows."""
+RECORD_BYTES_MAX: Final = 4 << 20
+"""Bytes of records that one page of changes reads from the log for their values."""
 
 
 def read_entry(state: State, key: bytes) -> Entry | None:
@@ -48,6 +60,7 @@ def read_page(
     cursor: bytes | None,
     limit: int,
     keys_only: bool = False,
+    until_s: float = math.inf,
 ) -> Page:
     """Return the entries under ``prefix`` from ``cursor`` on: ``limit`` at most, and a MiB.
 
@@ -62,14 +75,21 @@ def read_page(
     rows = state.table.some(begin, after_prefix(ENTRY + prefix))
     try:
         for looked_at, (row_key, row) in enumerate(rows):
-            if len(found) >= limit or size_bytes >= PAGE_BYTES_MAX or looked_at >= LOOKED_AT_MAX:
+            if (
+                len(found) >= limit
+                or size_bytes >= PAGE_BYTES_MAX
+                or looked_at >= LOOKED_AT_MAX
+                or (looked_at and not looked_at % LOOKS_AT_CLOCK and perf_counter() > until_s)
+            ):
                 return Page(found, row_key[1:], meta.next, clock_ms)
             version, modified, created_ms, updated_ms, expires_ms = numbers_of(row)
-            if 0 < expires_ms <= clock_ms:
+            if 0 < expires_ms <= clock_ms:  # a lease is greater than any time
                 continue
             value = b"" if keys_only else row[HEAD_BYTES:]
             found.append(
-                Entry(row_key[1:], value, version, modified, created_ms, updated_ms, expires_ms)
+                entry_with(
+                    row_key[1:], value, version, modified, created_ms, updated_ms, expires_ms
+                )
             )
             size_bytes += len(row_key) + len(value) + HEAD_BYTES - 1
     except Unfinished as stop:
@@ -77,10 +97,37 @@ def read_page(
     return Page(found, None, meta.next, clock_ms)
 
 
+class WatchedKeys(NamedTuple):
+    """The keys whose changes are asked for."""
+
+    begin: bytes
+    """The first key."""
+    end: bytes | None
+    """The first key behind them; None for all keys from ``begin`` on."""
+    previous: bool = False
+    """True if each change has the entry before it."""
+
+    def has(self, key: bytes) -> bool:
+        """Return whether a key is one of them."""
+        return self.begin <= key and (self.end is None or key < self.end)
+
+
+def under_prefix(prefix: bytes) -> WatchedKeys:
+    """Return the keys that begin with ``prefix``."""
+    return WatchedKeys(prefix, after_key(prefix))
+
+
 def read_changes(
-    state: State, log: KvLog, prefix: bytes, *, position: int, index: int, limit: int
+    state: State,
+    log: KvLog,
+    asked: WatchedKeys,
+    *,
+    position: int,
+    index: int,
+    limit: int,
+    until_s: float = math.inf,
 ) -> Changes | None:
-    """Return the changes of keys under ``prefix`` from a position on, each with its value.
+    """Return the changes of some keys from a position on, each with its value.
 
     None where they, or the values, are not known any more. Raises ``OSError``.
     """
@@ -90,40 +137,36 @@ def read_changes(
     limit = max(1, min(limit, PAGE_ENTRIES_MAX))
     begin, end = change_key(position, index), after_prefix(CHANGE)
     found: list[Change] = []
-    size_bytes = 0
+    values, size_bytes = Values(state, log), 0
     for looked_at, (row_key, row) in enumerate(state.table.items(begin, end)):
         at, number = CHANGE_PLACE.unpack_from(row_key, 1)
-        if len(found) >= limit or size_bytes >= PAGE_BYTES_MAX or looked_at >= LOOKED_AT_MAX:
+        if (
+            len(found) >= limit
+            or size_bytes >= PAGE_BYTES_MAX
+            or values.read_bytes >= RECORD_BYTES_MAX
+            or looked_at >= LOOKED_AT_MAX
+            or (looked_at and not looked_at % LOOKS_AT_CLOCK and perf_counter() > until_s)
+        ):
             return Changes(found, at, number)
         change = decode_change(row)
-        if not change.key.startswith(prefix):
+        if not asked.has(change.key):
             continue
         value = None
         if change.kind == ChangeKind.PUT:
-            value = _value(state, log, change.key, at, change.step)
+            value = values.find(change.key, at, change.step)
             if value is None:
                 return None
-        found.append(Change(at, number, change.kind, change.key, change.version, value))
+        one = Change(at, number, change.kind, change.key, change.version, value)
+        if asked.previous and change.before:
+            previous = values.entry(change.key, change.before)
+            if previous is not None:
+                one = msgspec.structs.replace(one, previous=previous)
+                size_bytes += len(change.key) + len(previous.value)
+        found.append(one)
         size_bytes += len(change.key) + len(value or b"") + HEAD.size
     return Changes(found, max(meta.next, position))
 
 
-def _value(state: State, log: KvLog, key: bytes, position: int, step: int) -> bytes | None:
-    row = state.table.get(ENTRY + key)
-    if row is not None and stored(row).modified == position:
-        return row[HEAD.size :]
-    begin, end = log.bounds()
-    records = log.read(position, 1) if begin <= position < end else []
-    if not records:
-        return None
-    record = records[0]
-    if record.op_type == OpType.LOAD:
-        return decode_load(record.body)[step].value
-    return decode_steps(record.op_type, record.body)[step].value
-
-
 def _entry(state: State | Frozen, key: bytes, row: bytes) -> Entry | None:
-    head = stored(row)
-    if 0 < head.expires_ms <= state.meta.clock_ms:
-        return None
-    return Entry(key, row[HEAD.size :], *head)
+    entry = entry_of(key, row)
+    return None if 0 < entry.expires_ms <= state.meta.clock_ms else entry

@@ -4,12 +4,16 @@ A writer numbers its writes and says with each the lowest number it still waits 
 below that are forgotten, and all but the latest ``RESULTS_MAX``. A session that is not used for
 ``GENERATION_MS`` of the log's time may be forgotten as well, and is after twice that. Sessions
 are in one of two generations: one is in use, and what it has not is moved over from the other,
-which is dropped as a whole when the next generation begins.
+which is dropped as a whole when the next generation begins. A writer of an account is another one
+than a writer without an account, or of another account, that has the same id: it gets no result
+of theirs.
 """
 
 from typing import Final, final
 
 import msgspec
+
+from lanemq.wire.kv import chosen_client
 
 from .engines._engine import Batch
 from .engines._rows import session_key
@@ -35,6 +39,11 @@ class Session(msgspec.Struct, array_like=True):
             if number == sequence:
                 return result
         return None
+
+    @property
+    def last(self) -> int:
+        """The number of the latest write that may have been applied."""
+        return max(self.floor, self.results[-1][0] if self.results else 0)
 
     def awaits(self, sequence: int) -> bool:
         """Return whether a write is new, and behind all that were applied."""
@@ -89,7 +98,13 @@ class OpenSessions:
             kept = row
             if kept is None:
                 kept = self._batch.get(session_key(generation + 1, client))
-            found = self._open[client] = key, row, decode_session(kept)
+            session = decode_session(kept)
+            before = chosen_client(client) if kept is None else None
+            if before is not None:
+                # What it wrote while there were no accounts is refused, rather than done twice.
+                session.floor = self.of(before, generation).last
+                self._changed.add(client)  # whatever that one does later
+            found = self._open[client] = key, row, session
         return found[2]
 
     def changed(self, client: str) -> None:

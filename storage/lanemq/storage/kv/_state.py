@@ -5,43 +5,43 @@ from. The same records make the same rows, byte for byte, whatever is between tw
 """
 
 from collections.abc import Iterable
-from hashlib import blake2b
 from typing import Final, final
 
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.kv import (
-    HASH_BYTES,
+    OF_LEASES,
     Action,
     Beginning,
-    ChangeKind,
     OpType,
-    Step,
-    StepResult,
+    TxnAnswer,
     WriteAnswer,
-    decode_answer,
     decode_beginning,
+    decode_compact,
+    decode_drop,
     decode_load,
     decode_steps,
-    encode_answer,
+    decode_txn,
     encode_done,
     plain_put,
 )
 
 from ._entries import Entries
+from ._expiry import expire_some
+from ._leases import NoLease, TooManyKeys, TooManyLeases
 from ._outcomes import Frozen, LogRecord, Outcome, Status
 from ._recent import RecentRows
 from ._sessions import GENERATION_MS, OpenSessions, Session
-from ._sums import NOTHING, moved
+from ._steps import do_lease, do_steps
+from ._sums import NOTHING, moved, state_hash
+from ._txn import TooLarge, do_txn, encode_kept, outcome_again
 from .engines._engine import Batch, Table
 from .engines._rows import (
-    HEAD,
     META,
     SESSION,
     Meta,
     after_prefix,
     decode_meta,
     encode_row,
-    stored,
 )
 
 # Looked at for each record, and an attribute of an enum takes as long as a small function.
@@ -49,6 +49,15 @@ _APPLIED: Final = Status.APPLIED
 _PUT: Final = Action.PUT
 _PUT_TYPE: Final = OpType.PUT
 _DELETE: Final = Action.DELETE
+_REFUSED: Final = {
+    RemoteProtocolError: Status.IGNORED,
+    TooLarge: Status.TOO_LARGE,
+    NoLease: Status.NO_LEASE,
+    TooManyKeys: Status.TOO_MANY_KEYS,
+    TooManyLeases: Status.TOO_MANY_LEASES,
+}
+"""The kinds of records that are refused before anything is done, by what says so."""
+_ENDS_OF_IMPORTS: Final = frozenset({OpType.CLEAR, OpType.IMPORT, OpType.IMPORTED})
 
 
 @final
@@ -65,8 +74,6 @@ class State:
         self._kept = table.get(META)
         self.meta = decode_meta(self._kept)
         self._entries = Entries(self._batch, self.meta)
-
-    # A batch
 
     def write(self) -> None:
         """Write what was applied since the last call. Raises ``OSError``: then the state is as
@@ -134,10 +141,15 @@ class State:
             meta.clock_ms = record.time_ms
         if meta.clock_ms - meta.generation_ms >= GENERATION_MS:
             self._begin_generation()
+        if record.identity and (meta.lost or not meta.identity):
+            meta.identity = meta.identity or record.identity
+            # What was deleted or lost before is not known, but no record raised a version by more
+            # than one.
+            meta.floor = meta.top = max(meta.top, record.position)
         if 0 < meta.next_expiry_ms <= meta.clock_ms:
-            self._entries.expire_some()
+            expire_some(self._entries, self._batch)
         outcome = self._outcome(record)
-        self._entries.prune_changes()
+        self._entries.history.prune(meta)
         return outcome
 
     def remember(self, *, rows: bool) -> None:
@@ -147,7 +159,7 @@ class State:
     def redo(self, records: Iterable[LogRecord]) -> None:
         """Apply records as ``apply`` does, but without outcomes: no caller waits for old ones."""
         meta, entries, sessions = self.meta, self._entries, self._sessions
-        changes_max, changed = entries.changes_max, dict[str, Session]()
+        changes_max, changed = entries.history.changes_max, dict[str, Session]()
         for record in records:
             time_ms, client, sequence = record.time_ms, record.client, record.sequence
             if meta.clock_ms > time_ms:
@@ -158,7 +170,10 @@ class State:
                 or 0 < meta.next_expiry_ms <= time_ms
                 or time_ms - meta.generation_ms >= GENERATION_MS
                 or meta.changes + 1 >= changes_max
+                or meta.stale_from >= 0
                 or meta.lost
+                or meta.deleted
+                or record.identity
                 or not (
                     session := changed.get(client) or sessions.of(client, meta.generation)
                 ).awaits(sequence)
@@ -177,28 +192,33 @@ class State:
             session.add(sequence, encode_done(position, version), waits=record.waits)
 
     def _outcome(self, record: LogRecord) -> Outcome:
-        if self.meta.lost and record.op_type not in (OpType.CLEAR, OpType.BEGIN):
+        if self.meta.lost and record.op_type not in (
+            OpType.CLEAR,
+            OpType.IMPORT,
+            OpType.BEGIN,
+            OpType.DROP,
+        ):
             return Outcome(Status.LOST, WriteAnswer(False, record.position))
         if not record.client:
             return self._do(record)
         session = self._sessions.of(record.client, self.meta.generation)
         found = session.find(record.sequence)
         if found is not None:
-            return Outcome(Status.REPEATED, decode_answer(found, WriteAnswer))
+            return outcome_again(record, found)
         if record.sequence <= session.floor:
             return Outcome(Status.FORGOTTEN, WriteAnswer(False, record.position))
         outcome = self._do(record)
         if outcome.status is _APPLIED:
-            answer = outcome.answer
-            if answer.value is not None:
-                answer = WriteAnswer(answer.done, answer.position, answer.results)
-            session.add(record.sequence, encode_answer(answer), waits=record.waits)
+            session.add(record.sequence, encode_kept(outcome.answer), waits=record.waits)
             self._sessions.changed(record.client)
         return outcome
 
     def _do(self, record: LogRecord) -> Outcome:
         """Do what a record says. Other processes may have written to its topic: what is no
         operation does nothing."""
+        if self.meta.deleted:
+            return Outcome(Status.DELETED, WriteAnswer(False, record.position))
+        answer: WriteAnswer | TxnAnswer
         try:
             if record.op_type == OpType.LOAD:
                 self._entries.load(decode_load(record.body))
@@ -206,14 +226,27 @@ class State:
             elif record.op_type == OpType.BEGIN:
                 self._begin(decode_beginning(record.body), record.position)
                 answer = WriteAnswer(True, record.position)
+            elif record.op_type == OpType.DROP:
+                done = self._drop(decode_drop(record.body), record.position)
+                answer = WriteAnswer(done, record.position)
+            elif record.op_type == OpType.COMPACT:
+                self._entries.history.compact(self.meta, decode_compact(record.body))
+                answer = WriteAnswer(True, record.position)
+            elif record.op_type == OpType.TXN:
+                answer = do_txn(self._entries, decode_txn(record.body), record)
+            elif record.op_type in OF_LEASES:
+                done = do_lease(self._entries, self._batch, record)
+                answer = WriteAnswer(done, record.position)
             else:
                 steps = decode_steps(record.op_type, record.body)
-                if record.op_type == OpType.CLEAR:
+                if record.op_type in (OpType.CLEAR, OpType.IMPORT):
                     self._entries.clear()
                     self.meta.changes_from = record.position + 1
-                answer = self._do_steps(steps, record.position)
-        except RemoteProtocolError:
-            return Outcome(Status.IGNORED, WriteAnswer(False, record.position))
+                if record.op_type in _ENDS_OF_IMPORTS:
+                    self.meta.importing = record.op_type == OpType.IMPORT
+                answer = do_steps(self._entries, steps, record)
+        except tuple(_REFUSED) as error:
+            return Outcome(_REFUSED[type(error)], WriteAnswer(False, record.position))
         return Outcome(_APPLIED, answer)
 
     def _begin(self, beginning: Beginning, position: int) -> None:
@@ -221,36 +254,14 @@ class State:
             self.meta.partition = beginning.partition
             self.meta.partitions = beginning.partitions
 
-    # Steps
-
-    def _do_steps(self, steps: list[Step], position: int) -> WriteAnswer:
-        if len(steps) == 1:
-            step = steps[0]
-            if step.action is _PUT and step.if_version is None and step.if_value is None:
-                version = (
-                    self._entries.put(step, self._entries.live_row(step.key), 0)
-                    if step.ttl_ms
-                    else self._entries.put_for_ever(step.key, step.value)
-                )
-                return WriteAnswer(True, position, (StepResult(version),))
-        rows = [self._entries.live_row(step.key) for step in steps]
-        results = [
-            StepResult(stored(row).version if row is not None else 0, _holds(step, row))
-            for step, row in zip(steps, rows, strict=True)
-        ]
-        if not all(result.holds for result in results):
-            row = rows[0] if len(steps) == 1 else None
-            value = None if row is None else row[HEAD.size :]
-            return WriteAnswer(False, position, tuple(results), value)
-        done = []
-        for number, (step, row) in enumerate(zip(steps, rows, strict=True)):
-            if step.action is _PUT:
-                done.append(StepResult(self._entries.put(step, row, number)))
-                continue
-            if step.action is _DELETE and row is not None:
-                self._entries.remove(step.key, row, ChangeKind.DELETE)
-            done.append(results[number])
-        return WriteAnswer(True, position, tuple(done))
+    def _drop(self, identity: str, position: int) -> bool:
+        """Delete everything, if the namespace is the one that is meant; return whether it is."""
+        if identity != self.meta.identity:
+            return False
+        self._entries.clear()
+        self.meta.changes_from = position + 1
+        self.meta.deleted = True
+        return True
 
     def _begin_generation(self) -> None:
         self._put_sessions()
@@ -264,20 +275,11 @@ class State:
         meta.session_sums = (sums[0], sums[1])
 
     @property
+    def expired(self) -> int:
+        """The number of entries and leases that have ended by their time since it was opened."""
+        return self._entries.expirations
+
+    @property
     def hash(self) -> str:
         """The hash of entries, sessions and time. The same records give the same."""
-        meta = self.meta
-        digest = blake2b(meta.entry_sum, digest_size=HASH_BYTES)
-        for part in meta.session_sums:
-            digest.update(part)
-        for number in (meta.clock_ms, meta.generation, meta.generation_ms, meta.lost):
-            digest.update(int(number).to_bytes(8, "big"))
-        return digest.hexdigest()
-
-
-def _holds(step: Step, row: bytes | None) -> bool:
-    if step.if_version is not None:
-        version = stored(row).version if row is not None else 0
-        if version != step.if_version:
-            return False
-    return step.if_value is None or (row is not None and row[HEAD.size :] == step.if_value)
+        return state_hash(self.meta)

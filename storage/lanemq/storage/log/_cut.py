@@ -5,16 +5,17 @@ look like records again. Here they become zeros; if there is a whole record amon
 is not what a crash of this store leaves, all of them are first copied to ``commitlog-cut``.
 """
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
+
+from lanemq.local import get_logger
 
 from ..disk._files import File, Files
 from ..disk._zeros import without_zeros
 from ._records import MAGIC_AT, MAGICS, LogWalk
 from ._segments import Segments, segment_name
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 CHUNK_BYTES = 1 << 20
 
 

@@ -7,10 +7,11 @@ broken is the torn end of a write.
 The reference takes the first record that fails its checksum for the end of the log.
 """
 
-import logging
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final, NamedTuple, final
+
+from lanemq.local import get_logger
 
 from ._continuation import Front, is_continued
 from ._records import (
@@ -27,7 +28,7 @@ from ._records import (
     record_candidates,
 )
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 SEARCHED_BYTES: Final = 1 << 20
 TOLD_MAX: Final = 20
@@ -254,5 +255,8 @@ def walk_over_damage(segments: LogBytes, begin: int, end: int) -> Iterator[Recor
         found = find_record(segments, walk.end + 1, end)
         position = found if found is not None else end
         LOGGER.warning(
-            "no record at %d of the log (%s): dispatch goes on at %d", walk.end, walk.why, position
+            "no record at %d of the log (%s): dispatch continues at %d",
+            walk.end,
+            walk.why,
+            position,
         )

@@ -3,16 +3,17 @@
 Source: RocketMQ 4.9.8, CommitLog.FlushRealTimeService and GroupCommitService.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Final, final
 
 import trio
 
+from lanemq.local import get_logger
+
 from .._errors import StoreUnwritable, disk_problem, is_exhausted
 from ._commit_log import CommitLog
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 EXHAUSTED_PAUSE_S: Final = 0.1
 """Seconds until the next try where there was no file descriptor."""
 

@@ -1,6 +1,7 @@
 """Records of the commit log for recovery and dispatch: checked, but not decoded."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple, Protocol, final
 from zlib import crc32
@@ -126,13 +127,13 @@ def fits(messages: int, log_bytes: int) -> bool:
 
 
 def check_record(
-    data: bytes, at: int, position: int, room_bytes: int, *, check_crc: bool
+    data: bytes, at: int, position: int, room_bytes: int, *, check_crc: bool, lenient: bool = False
 ) -> Record | Blank | Broken:
     """Check the record at ``data[at]``, which lies at ``position`` of the log.
 
     ``room_bytes`` is what the log file has from there on; ``data`` may end earlier, which is
-    answered with ``Broken.needs_bytes``. Unlike the reference, a record that names another
-    position than its own is broken: it is the remains of something else.
+    answered with ``Broken.needs_bytes``. ``lenient`` takes an impossible queue offset. Unlike the
+    reference, a record that names another position than its own is broken: remains of another.
     Source: RocketMQ 4.9.8, CommitLog.checkMessageAndReturnSize.
     """
     if room_bytes < START.size:
@@ -171,7 +172,7 @@ def check_record(
         return Broken("its parts do not add up to its size")
     if fields[6] != position:
         return Broken(f"the record there belongs to position {fields[6]}")
-    if not 0 <= fields[5] <= QUEUE_OFFSET_MAX:
+    if not lenient and not 0 <= fields[5] <= QUEUE_OFFSET_MAX:
         return Broken(f"impossible queue offset {fields[5]}")
     # A null body has no checksum.
     if check_crc and body_end > body_at and crc32(data[body_at:body_end]) & CRC_MASK != fields[2]:
@@ -206,14 +207,16 @@ class LogBytes(Protocol):
     def read(self, position: int, size_bytes: int) -> bytes: ...
 
 
-def record_at(log: LogBytes, position: int, *, check_crc: bool = False) -> Record | None:
-    """Return the record that begins at a position; None where there is none."""
+def record_at(
+    log: LogBytes, position: int, *, check_crc: bool = False, lenient: bool = False
+) -> Record | None:
+    """Return the record that begins at a position, as ``check_record`` does; None without one."""
+    check = partial(check_record, check_crc=check_crc, lenient=lenient)
     data = log.read(position, HEAD_BYTES_MAX)
     room = log.end_of(position) - position
-    found = check_record(data, 0, position, room, check_crc=check_crc)
+    found = check(data, 0, position, room)
     if isinstance(found, Broken) and found.needs_bytes:
-        data = log.read(position, found.needs_bytes)
-        found = check_record(data, 0, position, room, check_crc=check_crc)
+        found = check(log.read(position, found.needs_bytes), 0, position, room)
     return found if isinstance(found, Record) else None
 
 

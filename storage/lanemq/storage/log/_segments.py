@@ -4,15 +4,16 @@ A file is named by the position of its first byte, in 20 digits, and has its ful
 start; what was not written reads as zeros. Source: RocketMQ 4.9.8, MappedFileQueue.
 """
 
-import logging
 from bisect import bisect_right
 from pathlib import Path
 from typing import Protocol, final
 
+from lanemq.local import get_logger
+
 from .._errors import StoreCorrupted
 from ..disk._files import Entry, File
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 NAME_DIGITS = 20
 
 
@@ -39,7 +40,7 @@ class SegmentFiles(Protocol):
 
 
 @final
-class Segment:
+class SegmentFile:
     """One of the files; ``start`` is the position of its first byte."""
 
     __slots__ = ("dirty", "file", "start")
@@ -63,7 +64,7 @@ class Segments:
         self.directory = directory
         self.file_bytes = file_bytes
         self._starts: list[int] = []
-        self._segments: list[Segment] = []
+        self._segments: list[SegmentFile] = []
         self._names_dirty = False
         self._directory_is_new = False
         self._closed = False
@@ -114,7 +115,7 @@ class Segments:
                 self._files.open(path).write(self.file_bytes - 1, b"\0")
             if self._starts and start != self.capacity_end:
                 LOGGER.warning("%s: the file before it ends at %d", path, self.capacity_end)
-            self._add(Segment(start, self._files.open(path)))
+            self._add(SegmentFile(start, self._files.open(path)))
 
     def _way_on(self, found: list[tuple[int, int]]) -> str:
         sizes = {size_bytes for _, size_bytes in found}
@@ -125,19 +126,19 @@ class Segments:
                 return made
             return (
                 f"{made}. It is the only file there, so it may have been cut short as well: then"
-                " put another copy in its place; files of queues and of the key index are made anew"
-                " by `lanemq store repair`"
+                " put another copy in its place; files of queues and of the key index are made"
+                " again by `lanemq store repair`"
             )
         return "the files have several sizes: put another copy of this one in its place"
 
     def _path(self, start: int) -> Path:
         return self.directory / segment_name(start)
 
-    def _add(self, segment: Segment) -> None:
+    def _add(self, segment: SegmentFile) -> None:
         self._starts.append(segment.start)
         self._segments.append(segment)
 
-    def _find(self, position: int) -> Segment | None:
+    def _find(self, position: int) -> SegmentFile | None:
         index = bisect_right(self._starts, position) - 1
         if index < 0 or position >= self._starts[index] + self.file_bytes:
             return None
@@ -166,7 +167,7 @@ class Segments:
             assert not self._starts or start > self._starts[-1]
             self._names_dirty = True
             self._directory_is_new |= not self._starts
-            self._add(Segment(start, self._files.create(self._path(start), self.file_bytes)))
+            self._add(SegmentFile(start, self._files.create(self._path(start), self.file_bytes)))
 
     def write(self, position: int, data: bytes | bytearray) -> None:
         """Write ``data``, which may span files. Raises ``OSError``; a part may be written."""

@@ -5,16 +5,17 @@ a server may answer, for what is written is not lost any more; ``Dispatcher`` ma
 Source: RocketMQ 4.9.8, CommitLog.asyncPutMessage.
 """
 
-import logging
 from collections.abc import Callable
-from itertools import accumulate, count
+from itertools import accumulate, count, islice
 from typing import Final, final
 
 import msgspec
 
+from lanemq.local import get_logger
 from lanemq.wire import LocalProtocolError, SysFlag
 from lanemq.wire.message import (
-    Property,
+    MAX_PROPERTIES_BYTES,
+    BatchEntry,
     encode_batch_records,
     encode_record,
 )
@@ -24,17 +25,27 @@ from .._layouts import BLANK_HEADER_BYTES
 from .._statistics import Counters
 from ..index._index import Index
 from ..log._commit_log import CommitLog
-from ..queues._queue_positions import LMQ_QUEUE_ID, light_queues, with_light_offsets
-from ..queues._queues import ConsumeQueue, Queues
+from ..queues._queue_positions import (
+    LIGHT_QUEUES_MAX,
+    LMQ_QUEUE_ID,
+    cut_to_lights,
+    light_queues,
+    with_light_offsets,
+)
+from ..queues._queues import ConsumeQueue, Queues, check_names
 from ..queues._tags import TagsCodes
 from ._dispatcher import Dispatcher
 from ._messages import Appended, NewBatch, NewMessage, Put, PutBatch
 from ._sizes import RecordSizes
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK
 COMMIT: Final = SysFlag.TRANSACTION_COMMIT
-MULTI_DISPATCH: Final = Property.INNER_MULTI_DISPATCH.encode()
+MULTI: Final = b"INNER_MULTI_"
+"""The beginning of the names of properties about light queues."""
+ONE_MESSAGE: Final = ~SysFlag.INNER_BATCH
+"""The flags of what is appended here: a record holds one message, which has a place in its queue.
+Dispatch from the log goes by the flags, so what a client says of them must not decide that."""
 
 
 @final
@@ -95,7 +106,7 @@ class Appender:
         queue = self._by_key.get((message.topic, message.queue_id))
         if queue is None:
             queue = self._queue(message.topic, message.queue_id)
-        if self._multi_dispatch and MULTI_DISPATCH in message.properties:
+        if MULTI in message.properties:
             return self._put_with_lights(message, queue)
         size = self._record_bytes(message, len(queue.topic_data))
         log = self._log
@@ -106,22 +117,38 @@ class Appender:
         return self._append(message, queue, size, position)
 
     def _put_with_lights(self, message: NewMessage, queue: ConsumeQueue) -> Put:
-        lights: dict[str, ConsumeQueue] = {}
-        for name in light_queues(message.topic, message.properties):
-            lights[name] = self._queues.make(name, LMQ_QUEUE_ID)
-        offsets = {name: light.next for name, light in lights.items()}
+        offsets = self._light_offsets(message) if self._multi_dispatch else {}
         properties = with_light_offsets(message.properties, offsets)
+        if message.was_taken and self._multi_dispatch:
+            properties, offsets = _fitting(message, properties, offsets)
         message = msgspec.structs.replace(message, properties=properties)
         size = self._record_bytes(message, len(queue.topic_data))
         self._check_file(size)
         put = self._append(message, queue, size, self._log.room(size))
         appended = self._pending[-1]
         if appended.is_queued:
-            places = tuple((light, light.next) for light in lights.values())
+            # Made now, when nothing can refuse the message any more.
+            lights = [self._queues.make(name, LMQ_QUEUE_ID) for name in offsets]
+            places = tuple(zip(lights, offsets.values(), strict=True))
             for light, offset in places:
                 light.next = offset + 1
             self._pending[-1] = msgspec.structs.replace(appended, lights=places)
         return put
+
+    def _light_offsets(self, message: NewMessage) -> dict[str, int]:
+        """Return the offsets that a message will have in light queues. Raises ``MessageIllegal``
+        for a name that no queue can have; one that was taken before is put into the others."""
+        offsets: dict[str, int] = {}
+        for name in light_queues(message.topic, message.properties)[:LIGHT_QUEUES_MAX]:
+            try:
+                check_names(name, LMQ_QUEUE_ID)
+            except MessageIllegal:
+                if message.was_taken:
+                    continue
+                raise
+            light = self._queues.find(name, LMQ_QUEUE_ID)
+            offsets[name] = 0 if light is None else light.next
+        return offsets
 
     def put_batch(self, batch: NewBatch) -> PutBatch:
         """Append all messages of ``batch``, which has at least one, or none of them.
@@ -134,6 +161,9 @@ class Appender:
         if batch.sys_flag & TRANSACTION_MASK:
             raise MessageIllegal("a batch cannot be part of a transaction")
         entries = batch.entries
+        if any(MULTI in entry.properties for entry in entries):
+            batch = msgspec.structs.replace(batch, entries=[_in_no_light(one) for one in entries])
+            entries = batch.entries
         key = batch.topic, batch.queue_id
         queue = self._by_key.get(key) or self._queue(*key)
         sizes = self._batch_sizes(batch, len(queue.topic_data))
@@ -145,6 +175,7 @@ class Appender:
         self._check_file(total)
         log, now_ms = self._log, self._clock_ms()
         start, offset = log.room(total), queue.next
+        sys_flag = batch.sys_flag & ONE_MESSAGE
         try:
             pieces = encode_batch_records(
                 topic=queue.topic_data,
@@ -153,7 +184,7 @@ class Appender:
                 queue_id=batch.queue_id,
                 queue_offset=offset,
                 log_position=start,
-                sys_flag=batch.sys_flag,
+                sys_flag=sys_flag,
                 born_timestamp_ms=batch.born_timestamp_ms,
                 born_host=batch.born_host,
                 store_timestamp_ms=now_ms,
@@ -166,7 +197,6 @@ class Appender:
         log.next = start + total
         queue.next = offset + len(entries)
         positions = list(accumulate(sizes[:-1], initial=start))
-        sys_flag = batch.sys_flag
         properties = [entry.properties for entry in entries]
         codes = self._tags.codes(batch.topic, properties, now_ms)
         self._pending += [
@@ -187,7 +217,7 @@ class Appender:
 
     def _append(self, message: NewMessage, queue: ConsumeQueue, size: int, position: int) -> Put:
         now_ms = self._clock_ms()
-        sys_flag = message.sys_flag
+        sys_flag = message.sys_flag & ONE_MESSAGE
         transaction = sys_flag & TRANSACTION_MASK
         is_queued = transaction == 0 or transaction == COMMIT
         offset = queue.next if is_queued else 0
@@ -243,3 +273,21 @@ class Appender:
             reason = self.failed("the commit log cannot be written", error)
             raise StoreUnwritable(reason) from error
         self.dispatcher.written += pending
+
+
+def _in_no_light(entry: BatchEntry) -> BatchEntry:
+    """Return a message of a batch without offsets in light queues: it has none."""
+    return msgspec.structs.replace(entry, properties=with_light_offsets(entry.properties, {}))
+
+
+def _fitting(
+    message: NewMessage, properties: bytes, offsets: dict[str, int]
+) -> tuple[bytes, dict[str, int]]:
+    """Return the properties and offsets of a message that was taken before these limits: in as
+    many of its first light queues as may be, and there is room for."""
+    if set(light_queues(message.topic, message.properties)) != set(offsets):
+        properties = cut_to_lights(properties, offsets)
+    while offsets and len(properties) > MAX_PROPERTIES_BYTES:
+        offsets = dict(islice(offsets.items(), len(offsets) // 2))
+        properties = cut_to_lights(with_light_offsets(message.properties, offsets), offsets)
+    return properties, offsets

@@ -57,6 +57,12 @@ class Dispatcher:
         """True while something written is not dispatched yet."""
         return bool(self.written)
 
+    def awaits(self, log_position: int) -> bool:
+        """Return whether a written record that begins there will come into a queue."""
+        number = bisect_right(self.written, log_position, key=attrgetter("end"))
+        found = self.written[number] if number < len(self.written) else None
+        return found is not None and found.log_position == log_position and found.is_queued
+
     def dispatch(self, limit: int | None = None) -> None:
         """Dispatch what was written; with ``limit``, only records that end at or before that
         position."""

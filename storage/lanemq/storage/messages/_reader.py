@@ -4,32 +4,41 @@ Source: RocketMQ 4.9.8, DefaultMessageStore.getMessage.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, final
 
-from lanemq.wire.message import StoredMessage, decode_message
+from lanemq.wire import ProtocolError, RemoteProtocolError
+from lanemq.wire.message import StoredMessage, decode_message, record_outline
 
 from .._layouts import BLANK_SIZE, EXT_ADDRESS_MAX, Unit, iter_units
 from .._statistics import Counters
-from ..index._index import Index, keys_of
 from ..log._commit_log import CommitLog
 from ..log._damage import KnownDamage
-from ..log._records import Broken, Record, check_record, record_at
+from ..log._records import Broken, Record, check_record
+from ..log._segments import Segments
 from ..queues._queues import ConsumeQueue, Queues
 from ._displaced import is_displaced
 from ._extended import ExtendedUnits
-from ._messages import GetStatus, Got, QueryResult
+from ._messages import GetStatus, Got
 from ._plain import Content
+from ._queued import is_queued
 from ._runs import QueueRuns, read_close, read_runs
 
 Matches: TypeAlias = Callable[[bytes], bool | None]
 """A filter of whole records; None for one that is not wanted and the last to be looked at now."""
 
 SCAN_UNITS: Final = 800
-WARM_COUNT_MAX: Final = 32
-WARM_BYTES_MAX: Final = 262_144
-COLD_COUNT_MAX: Final = 8
-COLD_BYTES_MAX: Final = 65_536
-QUERY_COUNT_MAX: Final = 64
+
+
+class ReadLimits(NamedTuple):
+    """The most that one read gives: of messages in memory, and of those that may not be."""
+
+    warm_count: int = 32
+    warm_bytes: int = 262_144
+    cold_count: int = 8
+    cold_bytes: int = 65_536
+
+
+READ_LIMITS: Final = ReadLimits()
 
 
 @final
@@ -41,7 +50,6 @@ class Reader:
         *,
         log: CommitLog,
         queues: Queues,
-        index: Index | None,
         counters: Counters,
         cold_bytes: int,
         damage: KnownDamage,
@@ -50,7 +58,6 @@ class Reader:
         """Take the parts of the store; messages in ``damage`` are passed over."""
         self._log = log
         self._queues = queues
-        self._index = index
         self._counters = counters
         self._cold_bytes = cold_bytes
         self._damage = damage
@@ -71,11 +78,11 @@ class Reader:
         queue_offset: int,
         *,
         max_count: int,
-        max_bytes: int,
+        limits: ReadLimits,
         tag_codes: frozenset[int] | None,
         matches: Matches | None,
     ) -> Got:
-        got = self._get(topic, queue_id, queue_offset, max_count, max_bytes, tag_codes, matches)
+        got = self._get(topic, queue_id, queue_offset, max_count, limits, tag_codes, matches)
         counters = self._counters
         if got.records:
             counters.get_found += 1
@@ -91,7 +98,7 @@ class Reader:
         queue_id: int,
         offset: int,
         max_count: int,
-        max_bytes: int,
+        limits: ReadLimits,
         tag_codes: frozenset[int] | None,
         matches: Matches | None,
     ) -> Got:
@@ -109,28 +116,31 @@ class Reader:
             return Got(GetStatus.OFFSET_OVERFLOW_BADLY, end, begin, end, [])
         filtered = tag_codes is not None or matches is not None
         # Some may be gone; and each has its price where they are rows of a database.
-        scan = max(SCAN_UNITS, max_count) if filtered else 2 * min(max_count, WARM_COUNT_MAX)
+        scan = (
+            max(SCAN_UNITS, max_count)
+            if filtered
+            else 2 * min(max_count, max(limits.warm_count, limits.cold_count))
+        )
         units = queue.read(offset, max(scan, 1))
         if not units:
             resume_at = queue.resume_at(offset)
             return Got(GetStatus.OFFSET_FOUND_NULL, resume_at, queue.min, queue.end, [])
         found = list(iter_units(units))
-        records = None if filtered else self._read_close(found, max_count, max_bytes)
+        records = None if filtered else self._read_close(found, max_count, limits)
         if records is not None:
             status = GetStatus.FOUND
             return Got(status, offset + len(records), queue.min, queue.end, records)
-        return self._scan(queue, offset, found, max_count, max_bytes, tag_codes, matches)
+        return self._scan(queue, offset, found, max_count, limits, tag_codes, matches)
 
     def _read_close(
-        self, units: list[tuple[int, int, int]], max_count: int, max_bytes: int
+        self, units: list[tuple[int, int, int]], max_count: int, limits: ReadLimits
     ) -> list[bytes] | None:
         """Return the records that ``_scan`` finds without a filter, if nothing is to be looked at:
         none is known to be damaged, all are warm, and lie close to one another. Else None."""
         log, damage, first = self._log, self._damage, units[0][0]
         if damage or first < damage.unchecked_end or first < log.end - self._cold_bytes:
             return None
-        count_max, bytes_max = min(max_count, WARM_COUNT_MAX), min(max_bytes, WARM_BYTES_MAX)
-        return read_close(log, units, count_max, bytes_max)
+        return read_close(log, units, min(max_count, limits.warm_count), limits.warm_bytes)
 
     def _scan(
         self,
@@ -138,7 +148,7 @@ class Reader:
         offset: int,
         units: list[tuple[int, int, int]],
         max_count: int,
-        max_bytes: int,
+        limits: ReadLimits,
         tag_codes: frozenset[int] | None,
         matches: Matches | None,
     ) -> Got:
@@ -150,19 +160,18 @@ class Reader:
         status = GetStatus.NO_MATCHED_MESSAGE
         read = log.read
         if len(units) > 1 and max_count > 1:
-            bytes_max = COLD_BYTES_MAX if units[0][0] < cold_below else WARM_BYTES_MAX
-            count_max = min(max_count, WARM_COUNT_MAX)
-            read = QueueRuns(log, units, tag_codes, count_max, min(max_bytes, bytes_max)).read
+            bytes_max = limits.cold_bytes if units[0][0] < cold_below else limits.warm_bytes
+            count_max = min(max_count, max(limits.warm_count, limits.cold_count))
+            read = QueueRuns(log, units, tag_codes, count_max, bytes_max).read
         for position, size, code in units:
             if records:
-                count_max, bytes_max = WARM_COUNT_MAX, WARM_BYTES_MAX
+                count_max, bytes_max = limits.warm_count, limits.warm_bytes
                 if position < cold_below:
-                    count_max, bytes_max = COLD_COUNT_MAX, COLD_BYTES_MAX
+                    count_max, bytes_max = limits.cold_count, limits.cold_bytes
                 if (
                     len(records) >= max_count
                     or len(records) >= count_max
                     or total + size > bytes_max
-                    or total + size > max_bytes
                 ):
                     break
             scanned += 1
@@ -231,9 +240,23 @@ class Reader:
 
     # By position and by key
 
-    def record_at(self, log_position: int) -> bytes | None:
-        found = self._look_at(log_position)
-        return found if isinstance(found, bytes) else None
+    def record_at(self, log_position: int, *, queued: bool = False) -> bytes | None:
+        """Return a whole record; with ``queued`` only one that its queue has there.
+
+        The body of a message may hold what looks like a record at its own position.
+        """
+        found = self.look_at(log_position)
+        if not isinstance(found, bytes) or (queued and not self._is_queued(found, log_position)):
+            return None
+        return found
+
+    def _is_queued(self, record: bytes, log_position: int) -> bool:
+        try:
+            message = decode_message(record)
+        except ProtocolError:
+            return False
+        queue = self._queues.find(message.topic, message.queue_id)
+        return queue is not None and is_queued(record, log_position, queue)
 
     def message_at(self, log_position: int) -> StoredMessage | None:
         """Return the decoded ``record_at`` a position. Raises ``ProtocolError``."""
@@ -244,11 +267,27 @@ class Reader:
         """Return the content of the record at each place (position and size), as ``record_at``."""
         return read_runs(self._log, places, self.record_at)
 
+    def outline_at(self, log_position: int, size_bytes: int) -> tuple[int, bytes] | None:
+        """Return the store time and the property string of a record, whose body is not read; None
+        where it is damaged or gone."""
+        read = self._log.read
+        try:
+            return record_outline(
+                size_bytes, lambda at, count: read(log_position + at, count) or b""
+            )
+        except RemoteProtocolError:
+            return None
+
     def why_damaged(self, log_position: int) -> str:
-        found = self._look_at(log_position)
+        found = self.look_at(log_position)
         return found.why if isinstance(found, Broken) else ""
 
-    def _look_at(self, log_position: int) -> bytes | Broken | None:
+    @property
+    def segments(self) -> Segments:
+        """The files of the log."""
+        return self._log.segments
+
+    def look_at(self, log_position: int) -> bytes | Broken | None:
         """Return a whole record, or the fault of its body; None where none begins."""
         if not max(self._log.min_position, 0) <= log_position < self._log.end:
             return None
@@ -264,34 +303,3 @@ class Reader:
             return record
         found_again = check_record(record, 0, log_position, size, check_crc=False)
         return found if isinstance(found, Broken) and isinstance(found_again, Record) else None
-
-    def query(
-        self, topic: str, key: str, *, max_count: int, begin_ms: int, end_ms: int
-    ) -> QueryResult:
-        records: list[bytes] = []
-        damaged: list[int] = []
-        if self._index is None:
-            return QueryResult(records, 0, 0)
-        limit = min(max_count, QUERY_COUNT_MAX)
-        for position in self._index.positions(topic, key, begin_ms, end_ms):
-            if len(records) >= limit:
-                break
-            record = self._look_at(position)
-            if isinstance(record, bytes):
-                found = check_record(record, 0, position, len(record), check_crc=False)
-                if _has_key(found, topic, key, begin_ms, end_ms):
-                    records.append(record)
-            elif record is not None and _has_key(
-                record_at(self._log.segments, position), topic, key, begin_ms, end_ms
-            ):
-                damaged.append(position)
-        return QueryResult(records, *self._index.newest, damaged)
-
-
-def _has_key(record: object, topic: str, key: str, begin_ms: int, end_ms: int) -> bool:
-    return (
-        isinstance(record, Record)
-        and record.topic == topic
-        and begin_ms <= record.store_timestamp_ms <= end_ms
-        and key in keys_of(record.properties)
-    )

@@ -4,17 +4,17 @@ The offsets of a message in light queues are in its properties. With the setting
 have sent those: so nothing is dispatched by them, as at Apache, and what that leaves out is said.
 """
 
-import logging
 from pathlib import Path
 from typing import Final, final
 
+from lanemq.local import get_logger
 from lanemq.wire import LMQ_PREFIX
 
 from ..log._records import Record
 from ._queue_positions import LMQ_QUEUE_ID, NAMES, light_positions
 from ._queues import Queues
 
-LOGGER: Final = logging.getLogger(__name__)
+LOGGER: Final = get_logger(__name__)
 OFF: Final = "enableLmq and enableMultiDispatch are not both true"
 
 

@@ -5,11 +5,16 @@ it belongs to in a property; the store adds its offsets there in another one, so
 them. Source: RocketMQ 5.3.3, MultiDispatchUtils and LmqDispatch.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 from lanemq.wire import LMQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SysFlag, SystemTopic
-from lanemq.wire.message import Property, decode_properties, encode_properties, get_property
+from lanemq.wire.message import (
+    Property,
+    get_property,
+    remove_property,
+    set_property,
+)
 
 from ..log._records import UNQUEUED, Record
 
@@ -18,6 +23,10 @@ SEPARATOR: Final = b","
 NAMES: Final = Property.INNER_MULTI_DISPATCH.encode()
 OFFSETS: Final = Property.INNER_MULTI_QUEUE_OFFSET.encode()
 LMQ_PREFIX_DATA: Final = LMQ_PREFIX.encode()
+LIGHT_QUEUES_MAX: Final = 64
+"""Most light queues of one message: each gets a unit, and a new one its files, in one turn."""
+UNDECIDED: Final = (SystemTopic.TRANSACTION_HALF, SystemTopic.TRANSACTION_CHECK_MAX_TIME)
+"""The topics of messages whose transaction has not been committed."""
 UNPLACED: Final = UNQUEUED | SysFlag.INNER_BATCH
 """Bits of the sysFlag of records without a position: of those in no queue, and of those that hold
 several messages, whose queues are of another kind."""
@@ -32,21 +41,39 @@ class QueuePosition(NamedTuple):
 
 
 def light_queues(topic: str, properties: bytes) -> list[str]:
-    """Return the names of the light queues that a message of ``topic`` asks for, in order."""
-    if topic.startswith((RETRY_PREFIX, SYSTEM_TOPIC_PREFIX)) or topic == SystemTopic.SCHEDULE:
+    """Return the names of the light queues that a new message of ``topic`` asks for, in order.
+
+    It goes into the first ``LIGHT_QUEUES_MAX`` of them; one of a transaction goes into none before
+    it is committed.
+    """
+    if topic in UNDECIDED or not _may_have_lights(topic):
         return []
     names = get_property(properties, NAMES) or b""
     return [name.decode("utf-8", "replace") for name in names.split(SEPARATOR) if _is_light(name)]
 
 
+def _may_have_lights(topic: str) -> bool:
+    """Return whether records of a topic may be in light queues; Apache's half messages are."""
+    is_own = topic.startswith((RETRY_PREFIX, SYSTEM_TOPIC_PREFIX)) or topic == SystemTopic.SCHEDULE
+    return not is_own
+
+
 def with_light_offsets(properties: bytes, offsets: Mapping[str, int]) -> bytes:
-    """Return the properties with the message's offset in each of its light queues."""
-    members = decode_properties(properties)
-    names = members[Property.INNER_MULTI_DISPATCH].split(",")
-    members[Property.INNER_MULTI_QUEUE_OFFSET] = ",".join(
-        str(offsets[name]) if name in offsets else "" for name in names
-    )
-    return encode_properties(members)
+    """Return the properties with the message's offset in each of its light queues.
+
+    Without any they say nothing of offsets: what they said was another's, as dispatch from the
+    log would believe it. All other bytes stay, whatever they are.
+    """
+    if not offsets:
+        return remove_property(properties, OFFSETS)
+    names = (get_property(properties, NAMES) or b"").split(SEPARATOR)
+    found = (offsets.get(name.decode("utf-8", "replace"), "") for name in names)
+    return set_property(properties, OFFSETS, ",".join(map(str, found)).encode())
+
+
+def cut_to_lights(properties: bytes, names: Iterable[str]) -> bytes:
+    """Return the properties of a message that asks for no light queues but these."""
+    return set_property(properties, NAMES, ",".join(names).encode())
 
 
 def _is_light(name: bytes) -> bool:
@@ -57,7 +84,7 @@ def light_positions(topic: str, properties: bytes) -> Iterator[QueuePosition]:
     """Iterate over a message's positions in light queues, as its properties say."""
     names = get_property(properties, NAMES)
     offsets = get_property(properties, OFFSETS)
-    if names is None or offsets is None or not light_queues(topic, properties):
+    if names is None or offsets is None or not _may_have_lights(topic):
         return
     pairs = zip(names.split(SEPARATOR), offsets.split(SEPARATOR), strict=False)
     for name, offset in pairs:

@@ -12,7 +12,7 @@ DELAY: Final = Property.DELAY.encode()
 UNKNOWN_LEVEL_DELAY_MS: Final = 1000
 REMEMBERED_TAGS: Final = 4096
 REMEMBERED_BYTES: Final = 255
-"""Longest tags to remember; longer ones are hashed anew, so that peers cannot fill the memory."""
+"""Longest tags to remember; longer ones are hashed again, so that peers cannot fill the memory."""
 
 
 def delivery_delay_ms(delays_ms: Sequence[int], level: bytes | None) -> int | None:

@@ -60,7 +60,7 @@ class QueueDatabase:
     def flush(self) -> None:
         """Wait, in a thread, until everything written before the call is durable.
 
-        Raises ``OSError``; from then on nothing can be written until the database is opened anew.
+        Raises ``OSError``; from then on nothing can be written until the database is opened again.
 
         The binding can flush one family only, and a crash between two would leave them in
         disagreement. A compaction of next to nothing flushes both at one point.

@@ -51,6 +51,18 @@ class Family:
         self._call(lambda: self._check_end(last, bool(found), options))
         return found
 
+    def read_all(self) -> None:
+        """Read every block, of which RocksDB compares the checksum. Raises ``OSError``."""
+
+        def read() -> None:
+            rows = self._family.iter(ReadOptions())
+            rows.seek_to_first()
+            while rows.valid():
+                rows.next()
+            rows.status()
+
+        self._call(read)
+
     def close(self) -> None:
         self._family.close()
 

@@ -9,18 +9,23 @@ from typing import Final, final
 
 from rocksdict import AccessType, Options, Rdict, WriteBatch, WriteOptions
 
+from lanemq.local import make_directories
+
 from .._errors import RocksFault, StoreCorrupted, StoreLocked
 from ._files import STRAY_FILE, is_present, link_database
 from ._lock import LOCK_FILE, LockWatch
 
 VIEW_PREFIX: Final = "lanemq-rocksdb-"
+LOCKED: Final = re.compile(r"lock hold by|lock file|No locks available")
+"""RocksDB's words for a database that is open elsewhere. (A damaged *block* has a lock in it, too.)
+"""
 VIEW: Final = re.compile(r"[^\s:]*/lanemq-rocksdb-[^/\s]+/")
 
 
 def rocks_error(error: Exception, path: Path) -> RocksFault:
     """Turn an error of the binding into one that says which database it is about."""
     is_full = "No space left" in str(error)
-    said = VIEW.sub(f"{path}/", str(error))
+    said = VIEW.sub("", str(error)).replace(f"{path}/", "")
     return RocksFault(errno.ENOSPC if is_full else errno.EIO, f"RocksDB: {said}", str(path))
 
 
@@ -68,7 +73,7 @@ class OpenDatabase:
         self._view: tempfile.TemporaryDirectory[str] | None = None
         self._lock: LockWatch | None = None
         if not read_only:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_directories(directory)
             self._lock = LockWatch(directory)
         elif not is_present(directory):
             raise StoreCorrupted(directory, "there is no RocksDB database")
@@ -84,7 +89,7 @@ class OpenDatabase:
             self.rows = Rdict(name, options, opened, access)
         except Exception as error:  # the binding has no class of its own for what RocksDB says
             self._release()
-            if "lock" in str(error).lower():
+            if LOCKED.search(str(error)):
                 raise StoreLocked(self.directory, LOCK_FILE) from error
             raise self.corrupted("RocksDB cannot open it", error) from error
         finally:
@@ -109,17 +114,22 @@ class OpenDatabase:
             self.rows.write(batch, options)
         except Exception as error:  # as above
             raise rocks_error(error, self.directory) from error
+        finally:
+            del batch  # which holds the database open for as long as an error keeps this frame
 
     def close(self) -> None:
         """Close the database, whose other families are closed, and release what is held for it.
 
         Raises ``OSError``; then what was held is released all the same.
         """
+        rows = self.rows
+        del self.rows  # one that cannot be closed in order holds its lock for as long as it is held
         try:
-            self.rows.close()
+            rows.close()
         except Exception as error:  # as above
-            raise rocks_error(error, self.directory) from error
+            raise rocks_error(error, self.directory) from None
         finally:
+            del rows
             self._release()
             self._drop_stray()
 

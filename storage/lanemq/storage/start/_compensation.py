@@ -5,16 +5,17 @@ messages are gone from the log only the index that was in use knows where it goe
 would be given out twice.
 """
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+from lanemq.local import get_logger
 
 from ..queues._queues import QueueTable
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
     from ..queues.rocks._queue_rows import QueueRows
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 
 def continue_files(
@@ -43,7 +44,7 @@ def continue_files(
         elif end <= queue.end or newest.log_position < queue.log_end:
             continue  # the rows may be of a topic that was deleted and made again since
         LOGGER.info(
-            "queue %d of %s goes on at %d, as in RocksDB, behind messages that are gone",
+            "queue %d of %s continues at %d, as in RocksDB, behind messages that are gone",
             queue.queue_id,
             queue.topic,
             end,

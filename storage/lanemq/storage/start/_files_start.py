@@ -1,8 +1,9 @@
-"""The start of the queue files: loads them, makes missing ones anew, and lets them go on at the
+"""The start of the queue files: loads them, makes missing ones again, and lets them continue at the
 offsets of the rows in RocksDB."""
 
-import logging
 from typing import TYPE_CHECKING, final
+
+from lanemq.local import get_logger
 
 from .._config import StoreConfig
 from .._errors import StoreCorrupted
@@ -19,7 +20,7 @@ if TYPE_CHECKING:  # the binding comes with the server, and is needed only where
     from ..queues.rocks._queue_rows import QueueRows
     from ..queues.rocks._writer import RocksIndex
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 
 @final
@@ -152,9 +153,9 @@ class FilesStart:
 
     def _mend(self, missing: MissingUnits, redo: FileRedo, end: int) -> None:
         allowed = self._config.allow_missing_queue_files or self._plan.files_may_lack
-        missing.mend(redo, end, allowed=allowed)
+        missing.fix(redo, end, allowed=allowed)
 
-    def mend(self, redo: FileRedo, log_end: int) -> None:
+    def fix(self, redo: FileRedo, log_end: int) -> None:
         """Rebuild what the walk over the log found missing."""
         if self._missing is not None:
             if self._asks_groups_later:

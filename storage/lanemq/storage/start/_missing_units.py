@@ -1,17 +1,17 @@
-"""Queue files that are missing from a store at rest: found, and made anew.
+"""Queue files that are missing from a store at rest: found, and made again.
 
 Without them messages could not be read any more, and their offsets would be given out again, as
 happens at Apache. Missing files show: a stop leaves a digest of where the queues begin and
 end, each watermark of the files leaves their bounds as of its position, and the newest records,
 which a start looks at anyway, must have their units. The log tells of each message to which queue
-it belongs and at which offset, so that units are made anew without loss; for queues none of whose
+it belongs and at which offset, so that units are made again without loss; for queues none of whose
 messages is left it does not, but the bounds or the groups' offsets do.
 """
 
-import logging
 from pathlib import Path
 from typing import final
 
+from lanemq.local import get_logger
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.message import is_stage_group
@@ -31,7 +31,7 @@ from ..tables._offset_tables import OFFSET_MEMBER, SEPARATOR
 from ..tables._table import parse_contents
 from ._redo import FileRedo
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 Key = tuple[str, int]
 
 
@@ -72,7 +72,7 @@ class MissingUnits:
     def compare_bounds(self, known: Watermarks) -> None:
         """Compare the queues, loaded up to the watermark of the files, with what it left.
 
-        For a store that was killed: what came behind the watermark is made anew in any case.
+        For a store that was killed: what came behind the watermark is made again in any case.
         """
         for topic, queues in known.bounds.items():
             for queue_id, (begin, end) in queues.items():
@@ -144,7 +144,7 @@ class MissingUnits:
             return queue.file_begin <= offset < queue.end and not queue.holds(offset)
         return queue is None or not queue.holds(offset)
 
-    def mend(self, redo: FileRedo, end: int, *, allowed: bool) -> None:
+    def fix(self, redo: FileRedo, end: int, *, allowed: bool) -> None:
         """Rebuild the missing units of messages before ``end``; walks over the whole log.
 
         Nothing is done without a sign that some are. Raises ``OSError``, and ``StartRefused``
@@ -170,7 +170,7 @@ class MissingUnits:
             redo.put(taken)
         for (topic, queue_id), count in lacking.items():
             LOGGER.warning(
-                "queue %d of %s: files with %d units were missing; it was made anew from the log",
+                "queue %d of %s: files with %d units were missing; it was made again from the log",
                 queue_id,
                 topic,
                 count,
@@ -194,7 +194,7 @@ class MissingUnits:
             queue.restart_at(end)
             queue.append_blanks(max(0, end - queue.end))
             LOGGER.warning(
-                "queue %d of %s: the log has none of its last %d messages; it goes on at %d",
+                "queue %d of %s: the log has none of its last %d messages; it continues at %d",
                 queue_id,
                 topic,
                 lacking,
@@ -202,8 +202,9 @@ class MissingUnits:
             )
 
     def go_on(self) -> None:
-        """Let queues that are still empty after a mend go on at the offsets of their groups. To be
-        called once all of the log is dispatched again."""
+        """Let queues that are still empty after a fix continue at the offsets of their groups.
+
+        To be called once all of the log is dispatched again."""
         if not self._has_mended:
             return
         for (topic, queue_id), offset in self._committed().items():
@@ -229,7 +230,7 @@ class MissingUnits:
         if queue.end == 0 and offset > 0:
             queue.begin_at(offset)
             LOGGER.warning(
-                "queue %d of %s has no files, and the log none of its messages: it goes on at %d,"
+                "queue %d of %s has no files, and the log none of its messages: it continues at %d,"
                 " where its groups are",
                 queue_id,
                 topic,

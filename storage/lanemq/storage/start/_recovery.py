@@ -7,10 +7,11 @@ record that may be missing (``>=`` the watermark; 5.3.3 tests ``>`` and loses on
 each index at its own; and damage with whole records behind it does not end the log.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, final
+
+from lanemq.local import get_logger
 
 from ..derive._sequence import add_damaged_offset, sequences_of
 from ..derive._units import Derivation, DerivedUnit
@@ -27,7 +28,7 @@ from ._redo import RedoTarget
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
     from ..queues.rocks._consume_queue import RocksQueueTable
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 NORMAL_FILES = 3
 NORMAL_BYTES = 128 << 20
 TELL_RECORDS = 1_000_000

@@ -4,8 +4,9 @@ What an index does with a record must be the same the second time: whatever lies
 watermark and the end of the log may be in the index, in part, or not at all.
 """
 
-import logging
 from typing import Final, Protocol, final
+
+from lanemq.local import get_logger
 
 from .._errors import MessageIllegal
 from .._layouts import BLANK_SIZE
@@ -19,7 +20,7 @@ from ..queues._queues import QueueTable
 from ..queues._slots import expected_at, holds_message, is_right
 from ..queues.files._consume_queue import FileConsumeQueue
 
-LOGGER: Final = logging.getLogger(__name__)
+LOGGER: Final = get_logger(__name__)
 
 
 class RedoTarget(UnitTarget, Protocol):
@@ -146,7 +147,7 @@ class FileRedo:
                 return
             self.moved += queue.end - offset
             LOGGER.warning(
-                "queue %d of %s: unit %d names another message; %d units are made anew",
+                "queue %d of %s: unit %d names another message; %d units are made again",
                 queue.queue_id,
                 queue.topic,
                 offset,

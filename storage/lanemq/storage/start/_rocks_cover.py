@@ -4,8 +4,9 @@ A database that our last run left is known by its watermarks. Of any other the r
 Apache's double writing loses rows in a crash, and its watermark does not tell.
 """
 
-import logging
 from typing import TYPE_CHECKING, NamedTuple, final
+
+from lanemq.local import get_logger
 
 from .._errors import StartRefused
 from .._layouts import Unit
@@ -16,7 +17,7 @@ if TYPE_CHECKING:  # the binding comes with the server, and is needed only where
     from ..queues.rocks._queue_rows import QueueRows
     from ..queues.rocks._row_format import OffsetRow
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 Key = tuple[str, int]
 
 

@@ -1,7 +1,8 @@
 """The start with RocksDB: finding what it has, and choosing how it gets the rest."""
 
-import logging
 from typing import Final, final
+
+from lanemq.local import get_logger
 
 from .._config import StoreConfig
 from ..checkpoint._watermarks import Watermarks
@@ -11,7 +12,7 @@ from ..queues.rocks._writer import RocksIndex
 from ._plan import RowsBy, StartPlan
 from ._rocks_cover import ForeignRows, check_covered
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 REDO_BYTES_MAX = 64 << 20
 COUNT_FROM_BYTES: Final = 256 << 20
 

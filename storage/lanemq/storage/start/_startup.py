@@ -3,13 +3,14 @@
 Which index is brought up to date from where depends on who had the store before: see ``_plan``.
 """
 
-import logging
 from typing import final
+
+from lanemq.local import get_logger
 
 from .._config import Stage, StoreConfig
 from .._store_parts import StoreParts
 from ..checkpoint._checkpoint import Checkpoint
-from ..checkpoint._watermarks import Progress, Watermarks, lost_log
+from ..checkpoint._watermarks import OpenWatermarks, Watermarks, lost_log
 from ..derive._units import Derivation
 from ..index._index import Index
 from ..log._damage import KnownDamage
@@ -23,11 +24,11 @@ from ._recovery import Recovery, crash_start, normal_start
 from ._redo import FileRedo, KeyRedo, RedoTarget
 from ._rocks_startup import RocksStartup
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 
 def look_back(
-    checkpoint: Checkpoint, progress: Progress, stage: Stage
+    checkpoint: Checkpoint, progress: OpenWatermarks, stage: Stage
 ) -> tuple[StartPlan, Watermarks | None]:
     """Find out which broker used the store last; returns the plan for ``stage``, and what our last
     run left.
@@ -104,7 +105,7 @@ class Startup:
         self._parts.log.start_at(log_end)
         self._progress.end_at(log_end)
         if self._file_redo is not None:
-            self._files_start.mend(self._file_redo, log_end)
+            self._files_start.fix(self._file_redo, log_end)
         self._finish_rocks(targets, queues, log_end)
         self._files_start.go_on(self._rocks, log_end)
         lights.tell(self._parts.queues, self._config.root)

@@ -55,6 +55,10 @@ class _ConfigTable(Table, Generic[Config]):
 
     def _put(self, name: str, config: Config, *, at_once: bool) -> None:
         self._set(name, config)
+        if self.backend.writes_all:
+            # Encoded now, in the turn of its peer: others would pay for what waits unwritten.
+            self._encode(name)
+            self._stale.pop(name, None)
         self._step()
         self._write(name, at_once=at_once)
 
@@ -149,7 +153,7 @@ class TopicTable(_ConfigTable[TopicConfig]):
         """Replace the member ``name``, and topics with it, durably and in one write.
 
         ``value`` is plain JSON and must not be changed any more. Of an object, only those entries
-        are written anew that are other objects than before. Raises ``OSError``; then all is as it
+        are written again that are other objects than before. Raises ``OSError``; then all is as it
         was before.
         """
         old_value, new = self._others.get(name), list(configs)
@@ -162,10 +166,13 @@ class TopicTable(_ConfigTable[TopicConfig]):
         self._step()
         self._dirty = True
         try:
-            self.persist()
+            await self.persist_in_turns()
             await self.backend.sync()
         except OSError:
-            for topic, previous in old.items():
+            for config in new:
+                topic, previous = config.topic_name, old[config.topic_name]
+                if self._configs.get(topic) is not config:
+                    continue  # others have changed it since
                 if previous is None:
                     self._unset(topic)
                 else:
@@ -177,7 +184,7 @@ class TopicTable(_ConfigTable[TopicConfig]):
             self.others_changed = self._dirty = True
             self._step()
             with suppress(OSError):  # the next change tries again
-                self.persist()
+                await self.persist_in_turns()
             raise
         # A registration that was made during the write may have told this version already, and
         # without what was written: name servers would pass over the one that brings it.

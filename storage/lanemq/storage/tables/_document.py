@@ -6,16 +6,16 @@ Source: RocketMQ 4.9.8, ConfigManager and MixAll.string2File.
 """
 
 import hashlib
-import logging
 from pathlib import Path
 from typing import final
 
+from lanemq.local import get_logger
 from lanemq.wire import RemoteProtocolError, fastjson
 
 from .._errors import ConfigInvalid
 from ..disk._files import Files
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 MAX_BYTES = 1 << 30
 MAX_DEPTH = 2 * fastjson.MAX_DEPTH
 """Depth limit of the JSON: a request's body may lie some levels deeper in the file."""

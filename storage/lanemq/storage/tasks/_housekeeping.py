@@ -4,11 +4,12 @@ The order makes watermarks and checkpoint safe: log data, then queue and index d
 that say so. Source: RocketMQ 4.9.8, DefaultMessageStore.FlushConsumeQueueService and its timers.
 """
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, final
 
 import trio
+
+from lanemq.local import get_logger
 
 from .._config import StoreConfig
 from .._errors import StoreUnwritable
@@ -23,12 +24,14 @@ from ..timer._timers import Timers
 from ._retention import Retention
 from ._supervisor import Supervisor
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 INDEX_INTERVAL_S: Final = 1.0
 """Seconds between two looks for messages that were too few to be indexed when they came."""
 INDEX_SLICE: Final = 200
 PROBE_BYTES: Final = 4096
 ROCKS_RETRY_S: Final = 1.0
+ROOM_INTERVAL_S: Final = 1.0
+"""Seconds between two looks whether a disk that was full can be written again."""
 KV_INTERVAL_S: Final = 0.5
 ROCKS_DIRTY_BYTES_MAX: Final = 64 << 20
 """Bytes of the log at most that RocksDB has to redo after a crash."""
@@ -83,6 +86,7 @@ class Housekeeping:
             "keys": self._kv_task,
             "keeping timers": self._timers_task,
             "retention": self._clean_task,
+            "looking for room on the disk": self._room_task,
             "writing the tables": lambda: self._persist(
                 config.offsets_persist_interval_s, *self._tables.of_users
             ),
@@ -90,6 +94,9 @@ class Housekeeping:
                 config.delay_offsets_persist_interval_s, self._tables.delay_offsets
             ),
         }
+        if self._kv is not None:
+            tasks["applying keys"] = self._kv.run
+            tasks["setting damaged keys aside"] = self._kv.fix
         if self._follower is not None:
             follower = self._follower
             tasks["writing RocksDB"] = lambda: self._rocks_task(follower)
@@ -233,6 +240,19 @@ class Housekeeping:
             except StoreUnwritable:
                 return  # as for the queues
             await trio.sleep(self._config.clean_interval_s)
+
+    async def _room_task(self) -> None:
+        """Take messages again soon after the disk has room; cleanings are far apart."""
+        while not self._flusher.failure:
+            await trio.sleep(ROOM_INTERVAL_S)
+            if not self._appender.reason:
+                continue
+            try:
+                self.check_disk()
+            except OSError as error:
+                LOGGER.error("the disk cannot be checked, next try soon: %s", error)
+            except StoreUnwritable:
+                return  # as for the queues
 
     def check_disk(self) -> None:
         """Refuse messages while the disk is too full; take them again once writing works."""

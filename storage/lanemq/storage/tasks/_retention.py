@@ -4,7 +4,6 @@ Source: RocketMQ 4.9.8, DefaultMessageStore.CleanCommitLogService and CleanConsu
 Unlike there a file that is read at the moment goes at once: its bytes stay until it is closed.
 """
 
-import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -12,12 +11,14 @@ from typing import Final, final
 
 import trio
 
+from lanemq.local import get_logger
+
 from .._config import StoreConfig
 from ..disk._files import Files
 from ..index._index import Index
 from ..log._commit_log import CommitLog
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 FILES_PER_RUN: Final = 10
 MANUAL_RUNS: Final = 20
 

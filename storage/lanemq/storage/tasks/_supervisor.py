@@ -1,13 +1,14 @@
 """Supervision of background tasks: one that fails is begun again, and stops nothing else."""
 
-import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final, final
 
 import trio
 
-LOGGER = logging.getLogger(__name__)
+from lanemq.local import get_logger
+
+LOGGER = get_logger(__name__)
 
 PAUSE_S: Final = 1.0
 """Seconds between a failure and the next turn."""

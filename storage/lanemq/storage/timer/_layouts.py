@@ -69,7 +69,7 @@ CHECK_BYTES: Final = 4096
 
 MAGIC_DEFAULT: Final = 1
 MAGIC_ROLL: Final = 2
-"""The message is not due at the slot's time, but stored anew then, for another slot."""
+"""The message is not due at the slot's time, but stored again then, for another slot."""
 MAGIC_DELETE: Final = 4
 """The message recalls another one."""
 MAGIC_MASK: Final = 15

@@ -16,7 +16,7 @@ class TimerShape:
     slots: int = 7 * DAY_S * 2
     log_file_bytes: int = FILE_BYTES
     roll_slots: int = 2 * DAY_S
-    """Slots that a message waits at most before it is stored anew."""
+    """Slots that a message waits at most before it is stored again."""
     precision_ms: int = 1000
 
 
@@ -28,7 +28,7 @@ class Taken(NamedTuple):
     log_position: int
     message_bytes: int
     rolls: bool
-    """True if the message is only stored anew when its slot comes, not delivered."""
+    """True if the message is only stored again when its slot comes, not delivered."""
     enqueued_ms: int
 
     @classmethod
@@ -45,11 +45,11 @@ class Taken(NamedTuple):
 
 
 def place(slot_ms: int, now_ms: int, shape: TimerShape) -> tuple[int, bool]:
-    """Return the slot for a timer due in ``slot_ms``, and whether it is stored anew from there."""
+    """Return the slot for a timer due in ``slot_ms``, and whether it is stored again from there."""
     far_ms = slot_ms - now_ms - shape.roll_slots * shape.precision_ms
     if far_ms < 0:
         return slot_ms, False
-    # A message only a little beyond is stored anew half way, so that both waits are long.
+    # A message only a little beyond is stored again half way, so that both waits are long.
     is_near = far_ms < shape.roll_slots // 3 * shape.precision_ms
     slots = shape.roll_slots // 2 if is_near else shape.roll_slots
     return now_ms + slots * shape.precision_ms, True

@@ -1,9 +1,9 @@
 """The start of an index of timers: its files are made to agree with each other."""
 
-import logging
 from collections.abc import Callable
 from typing import final
 
+from lanemq.local import get_logger
 from lanemq.wire import ProtocolError, SystemTopic
 from lanemq.wire.message import StoredMessage
 
@@ -11,7 +11,7 @@ from ._timer_files import Check, TimerFiles
 from ._timer_log import TimerLog, TimerUnit
 from ._wheel import Wheel
 
-LOGGER = logging.getLogger("lanemq.storage.timer")
+LOGGER = get_logger("lanemq.storage.timer")
 
 
 @final
@@ -30,21 +30,26 @@ class TimerStart:
         self._log = log
         self._files = files
         self._message_at = message_at
+        self.earliest_ms = 0
+        """Time of the earliest slot that is not delivered: before the checkpoint's if the clock was
+        set back after it."""
 
     def run(self, check: Check, *, clean: bool) -> int:
         """Load the files; returns the offset of the first message that is not in them.
 
         Raises ``OSError``, ``StoreCorrupted``.
         """
+        self.earliest_ms = check.read_ms
         has_wheel = self._files.load_wheel(self._wheel)
         self._log.segments.load()
         next_offset = self._find_end(check)
+        self._empty_delivered(check)
         if not has_wheel or (not clean and not self._is_whole(check.read_ms)):
-            LOGGER.warning("timerwheel is missing or damaged: it is made anew from timerlog")
+            LOGGER.warning("timerwheel is missing or damaged: it is made again from timerlog")
             self._wheel.clear()
             self._files.make_wheel(self._wheel)
             for position, unit in self._log.units():
-                if unit.slot_ms >= check.read_ms:
+                if unit.slot_ms >= check.read_ms or position >= check.timer_log_end:
                     self._wheel.link(unit.slot_ms, position, unit.worth)
         return next_offset
 
@@ -77,12 +82,25 @@ class TimerStart:
             offset = self._offset_of(unit)
             if offset is None or offset < least:
                 return False
+            if check.is_own and unit.slot_ms < check.read_ms:
+                self.earliest_ms = min(self.earliest_ms, unit.slot_ms)
+                if self._wheel.get(unit.slot_ms).last < check.timer_log_end:
+                    self._wheel.empty(unit.slot_ms)  # it was delivered, and is used again
             self._wheel.link(unit.slot_ms, position, unit.worth)
             next_offset = least = offset + 1
             return True
 
         self._log.recover(check.timer_log_end, found)
         return next_offset
+
+    def _empty_delivered(self, check: Check) -> None:
+        """Empty the slots that were delivered before the clock was set back."""
+        begin_ms = self._wheel.floor(self.earliest_ms)
+        if begin_ms >= check.read_ms:
+            return
+        for slot in list(self._wheel.used(begin_ms)):
+            if slot.time_ms < check.read_ms and slot.last < check.timer_log_end:
+                self._wheel.empty(slot.time_ms)
 
     def _offset_of(self, unit: TimerUnit) -> int | None:
         """Return the offset of a unit's message in the queue; None where that is not there."""

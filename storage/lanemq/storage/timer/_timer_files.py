@@ -13,7 +13,7 @@ from ._layouts import (
     OWN_CHECK_FIELDS,
     OWN_CHECKS_AT,
 )
-from ._open_slot import Progress
+from ._open_slot import SlotProgress
 from ._wheel import Wheel
 
 READ_BYTES: Final = 1 << 20
@@ -26,7 +26,7 @@ class Check(NamedTuple):
     read_ms: int
     timer_log_end: int
     queue_offset: int
-    progress: Progress | None
+    progress: SlotProgress | None
     is_own: bool = True
     """True if lanemq wrote it: the timer log then has a unit for every message before
     ``queue_offset``."""
@@ -39,7 +39,7 @@ def _own_check(data: bytes, at: int) -> tuple[Check, int] | None:
     covered = data[at : at + OWN_CHECK_FIELDS.size - CRC_BYTES]
     if magic != MAGIC_OWN or crc != zlib.crc32(covered):
         return None
-    return Check(read_ms, end, offset, Progress(*done) if done[0] else None), counter
+    return Check(read_ms, end, offset, SlotProgress(*done) if done[0] else None), counter
 
 
 @final
@@ -55,7 +55,7 @@ class TimerFiles:
         self._names_dirty = False
         self._counter = 0
         self._state_version = 0
-        self.progress: Progress | None = None
+        self.progress: SlotProgress | None = None
         """The part of a slot that an earlier process delivered."""
         self.written: Check | None = None
         """The content of the file."""

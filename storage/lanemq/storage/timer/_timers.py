@@ -2,34 +2,37 @@
 
 The log has the messages; this says which are due when. Every message of the queue has one unit in
 the timer log, in their order, so that the last unit says what is indexed; the wheel leads from a
-time to its units. Both can be made anew from the queue.
+time to its units. Both can be made again from the queue.
 
 Source: RocketMQ 5.3.3, TimerMessageStore, whose files these are.
 """
 
-import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.wire.message import StoredMessage
 
 from ..disk._files import Files
 from ..log._segments import Segments
 from ._layouts import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, NONE
-from ._open_slot import OpenSlot, Progress
-from ._shape import Taken, TimerShape, place
+from ._open_slot import Delivery
+from ._shape import TimerShape, place
 from ._start import TimerStart
+from ._step_back import StepBack
 from ._timer_files import Check, TimerFiles
 from ._timer_log import TimerLog, TimerUnit
 from ._wheel import Wheel
 
-LOGGER = logging.getLogger("lanemq.storage.timer")
+LOGGER = get_logger("lanemq.storage.timer")
 
 READ_SLICE: Final = 4096
 """Units of a slot that are read in one turn."""
+NEAR_SLOTS: Final = 1
+"""Slots that a clock may be set back, as it is when it is corrected, without a step back here."""
 LOOK_AHEAD: Final = 60
 """Slots that are looked at to find the next timer."""
 
@@ -64,11 +67,13 @@ class Timers:
             files, self._directory, shape.log_file_bytes, setting="mappedFileSizeTimerLog"
         )
         self._log = TimerLog(segments)
-        self._open: OpenSlot | None = None
         self._busy = 0  # slots with units that are not delivered
         self._pending = 0
         self._one_at_a_time = trio.Lock()
         self._is_new = True
+        self.delivery = Delivery(self._log, shape.precision_ms)
+        self._latest_ms = 0  # the time of the last slot that has units
+        self._step_back = StepBack(self._wheel)
 
     # The start
 
@@ -84,16 +89,18 @@ class Timers:
         if check is None or check.queue_offset > end:
             if check is not None:
                 LOGGER.warning(
-                    "the timers in %s belong to another log, and are made anew", self._directory
+                    "the timers in %s belong to another log, and are made again", self._directory
                 )
             self.next_offset = begin
             return
         self._is_new = False
+        self.delivery.resume(check.progress)
         start = TimerStart(self._wheel, self._log, self._files, message_at=self._message_at)
         self.next_offset = min(max(start.run(check, clean=clean), begin), end)
-        self.read_ms = self._wheel.floor(check.read_ms)
-        counts = [slot.timers for slot in self._wheel.used(self.read_ms)]
-        self._busy, self._pending = len(counts), sum(counts)
+        self.read_ms = self._wheel.floor(min(check.read_ms, start.earliest_ms))
+        used = list(self._wheel.used(self.read_ms))
+        self._busy, self._pending = len(used), sum(slot.timers for slot in used)
+        self._latest_ms = max((slot.time_ms for slot in used), default=0)
 
     # Messages come
 
@@ -112,7 +119,7 @@ class Timers:
 
         ``out_ms`` is the time of its slot, ``due_ms`` in the ``precision_ms`` behind it. One that
         is late is put into the slot that is delivered next; one beyond the wheel's reach into one
-        that comes before, to be stored anew then. Raises ``OSError``, and nothing is indexed.
+        that comes before, to be stored again then. Raises ``OSError``, and nothing is indexed.
         """
         shape = self.shape
         self._rest_until(now_ms)
@@ -121,9 +128,9 @@ class Timers:
         there = self._wheel.raw(slot_ms)
         if there.time_ms != slot_ms and there.last != NONE and there.time_ms >= self.read_ms > 0:
             return False
-        done = self._progress
+        done = self.delivery.progress_of(slot_ms)
         due_ms = min(due_ms, slot_ms + shape.precision_ms)
-        if done is not None and done.slot_ms == slot_ms:
+        if done is not None:
             due_ms = max(due_ms, done.due_ms)  # behind what is delivered of the slot
         written_ms = min(base_ms, slot_ms)
         unit = TimerUnit(
@@ -140,8 +147,8 @@ class Timers:
         position = self._log.append(unit)
         self._link(position, unit)
         self.next_offset += 1
-        if self._open is not None and self._open.slot_ms == slot_ms:
-            self._open.add(position, unit)
+        if self.delivery.slot is not None and self.delivery.slot.slot_ms == slot_ms:
+            self.delivery.slot.add(position, unit)
         return True
 
     def skip(self) -> None:
@@ -157,6 +164,7 @@ class Timers:
     def _link(self, position: int, unit: TimerUnit) -> None:
         self._busy += self._wheel.link(unit.slot_ms, position, unit.worth)
         self._pending += unit.worth
+        self._latest_ms = max(self._latest_ms, unit.slot_ms)
 
     def count_at(self, out_ms: int) -> int:
         """Return the number of timers in a slot."""
@@ -168,6 +176,27 @@ class Timers:
         recall that was asked for takes one away."""
         return max(0, self._pending)
 
+    def go_back(self, now_ms: int) -> bool:
+        """Take a step back to a clock that was set back; returns whether another can be taken now.
+
+        Without it, timers of the near future would wait until the clock shows the time again that
+        it showed before. The slots on the way are delivered; they are emptied to be used again.
+        Nothing is to be taken and not ``delivered``.
+        """
+        precision_ms = self.shape.precision_ms
+        target_ms, turn_ms = self._wheel.floor(now_ms), self.shape.slots * precision_ms
+        if (
+            self.read_ms - target_ms <= NEAR_SLOTS * precision_ms
+            # A turn of the wheel cannot hold both what waits and what is new.
+            or (self._busy and self._latest_ms - target_ms >= turn_ms)
+        ):
+            self._step_back.end()
+            return False
+        if not self._step_back.is_under_way:
+            self.delivery.leave(self.read_ms)
+        self.read_ms = self._step_back.step(self.read_ms, target_ms, READ_SLICE)
+        return True
+
     # Messages go
 
     def advance(self, now_ms: int) -> bool:
@@ -178,13 +207,13 @@ class Timers:
         time of its slot is over by a millisecond, up to which it may be.
         """
         precision_ms = self.shape.precision_ms
-        slot = self._open
+        slot = self.delivery.slot
         if slot is not None:
             if slot.read(READ_SLICE):
                 return True
             if slot.next_due_ms is not None or now_ms < slot.slot_ms + precision_ms:
                 return False
-            self._open = None
+            self.delivery.slot = None
             self._busy -= 1
             self._pending -= self._wheel.get(slot.slot_ms).timers
             self.read_ms += precision_ms
@@ -196,8 +225,7 @@ class Timers:
                 return False
             there = self._wheel.get(self.read_ms)
             if there.last != NONE:
-                done = self._files.progress
-                self._open = OpenSlot(self._log, self.read_ms, there.last, precision_ms, done)
+                self.delivery.open(self.read_ms, there.last)
                 return True
             if now_ms < self.read_ms + precision_ms:
                 return False  # it may still get some
@@ -206,52 +234,18 @@ class Timers:
 
     def _rest_until(self, now_ms: int) -> bool:
         """Move to a time, if there is nothing before it; returns whether there is nothing."""
-        if self._busy or self._open is not None:
+        if self._busy or self.delivery.slot is not None:
             return False
         self.read_ms = max(self.read_ms, self._wheel.floor(now_ms))
         return True
 
-    def take(self, now_ms: int, count: int) -> list[Taken]:
-        """Return up to ``count`` messages that are due, to be given to ``delivered``.
-
-        Recalls that belong to them are taken first: see ``recalls``.
-        """
-        if self._open is None:
-            return []
-        taken: list[Taken] = []
-        for due_ms, position in self._open.take(now_ms, count):
-            unit = self._log.get(position)
-            if unit is None:  # its file was removed together with its messages
-                continue
-            taken.append(Taken.of(due_ms, position, unit))
-        return taken
-
-    def recalls(self, count: int) -> list[int]:
-        """Return log positions of recalls whose keys belong into ``recalled``."""
-        if self._open is None:
-            return []
-        units = map(self._log.get, self._open.take_recalls(count))
-        return [unit.log_position for unit in units if unit is not None]
-
-    @property
-    def recalled(self) -> set[str]:
-        """The keys of messages of this time that are recalled."""
-        assert self._open is not None
-        return self._open.recalled
-
-    def delivered(self, taken: list[Taken], count: int) -> None:
-        """Note that the first ``count`` of ``taken`` are delivered; the others come again."""
-        assert self._open is not None
-        if count:
-            last = taken[count - 1]
-            self._open.delivered(last.due_ms, last.unit)
-        self._open.put_back([(one.due_ms, one.unit) for one in taken[count:]])
-
     def wake_ms(self) -> int | None:
         """Return the time of the next step; None where there is nothing to wait for."""
-        if self._open is not None:
-            due_ms = self._open.next_due_ms
-            return self._open.slot_ms + self.shape.precision_ms if due_ms is None else due_ms
+        if self.delivery.slot is not None:
+            due_ms = self.delivery.slot.next_due_ms
+            return (
+                self.delivery.slot.slot_ms + self.shape.precision_ms if due_ms is None else due_ms
+            )
         if not self._busy:
             return None
         for ahead in range(LOOK_AHEAD):
@@ -267,16 +261,9 @@ class Timers:
         """True if there is something for ``flush`` to keep."""
         return not self._is_new and self._check() != self._files.written
 
-    @property
-    def _progress(self) -> Progress | None:
-        """The delivered part of the slot at ``read_ms``."""
-        if self._open is not None:
-            return self._open.progress
-        known = self._files.progress
-        return known if known is not None and known.slot_ms == self.read_ms else None
-
     def _check(self) -> Check:
-        return Check(self.read_ms, self._log.end, self.next_offset, self._progress)
+        progress = self.delivery.progress_to_keep(self.read_ms)
+        return Check(self.read_ms, self._log.end, self.next_offset, progress)
 
     async def flush(self, messages_durable: Callable[[], Awaitable[None]]) -> None:
         """Make durable what is indexed and delivered at the time of the call.

@@ -79,6 +79,10 @@ class Wheel:
         self.put(Slot(slot.time_ms, first, position, timers, slot.magic))
         return slot.last == NONE
 
+    def empty(self, time_ms: int) -> None:
+        """Make the slot of a time empty."""
+        self.put(Slot(self.floor(time_ms), NONE, NONE, 0, 0))
+
     def clear(self) -> None:
         """Make all slots empty."""
         self._data = mmap.mmap(-1, self.size_bytes)
@@ -89,8 +93,10 @@ class Wheel:
         return time_ms - time_ms % self.precision_ms
 
     def used(self, begin_ms: int) -> Iterator[Slot]:
-        """Iterate over the slots with a time from ``begin_ms`` to one turn later, unsorted."""
-        end_ms = begin_ms + self.slots * self.precision_ms
+        """Iterate over the slots with a time from ``begin_ms`` on, unsorted.
+
+        A clock that was set forward may have left some that are more than a turn ahead.
+        """
         for at in range(0, self.size_bytes, PAGE_BYTES):
             page = self._page(at)
             if page == _NO_PAGE[: len(page)]:
@@ -98,7 +104,7 @@ class Wheel:
             for ticks, first, last, count, magic in SLOT_FIELDS.iter_unpack(page):
                 time_ms = ticks * self.precision_ms
                 # Never written slots are all zeros: time 0 is before any begin.
-                if begin_ms <= time_ms < end_ms and last != NONE:
+                if begin_ms <= time_ms and last != NONE:
                     yield Slot(time_ms, first, last, count, magic)
 
     def _page(self, position: int) -> bytes:

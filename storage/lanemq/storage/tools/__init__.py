@@ -1,9 +1,12 @@
-"""Tools on a store directory that no broker has open: looking, checking, mending.
+"""Tools on a store directory that no broker has open: looking, checking, fixing.
 
 Tools that only look change nothing, not even on a writable disk.
 """
 
 from .._layouts import BLANK_SIZE
+from ..derive._sequence import Sequences
+from ..derive._units import DerivedUnit
+from ..log._records import is_blank
 from ..queues._queue_positions import UNPLACED, light_positions
 from ..queues._tags import delivery_delay_ms
 from ._diff import StoreDiff, diff_store
@@ -40,6 +43,7 @@ __all__ = [
     "BrokerSettings",
     "Damage",
     "DamageKind",
+    "DerivedUnit",
     "Dump",
     "ExportedTable",
     "Finding",
@@ -60,6 +64,7 @@ __all__ = [
     "RowsView",
     "ScannedLog",
     "Selection",
+    "Sequences",
     "Severity",
     "StageFound",
     "StoreCheckpoint",
@@ -77,6 +82,7 @@ __all__ = [
     "find_unit_facts",
     "import_in_place",
     "inspect_store",
+    "is_blank",
     "kv_entries",
     "light_positions",
     "look_into",

@@ -73,7 +73,7 @@ def _odd_sizes(store: StoreDirectory, queue_files: list[Path]) -> Iterator[Findi
             part=Part.FILES,
             what=f"queue files of another size than {store.queue_file_bytes} bytes:"
             f" {len(queue_files)}, as {queue_files[0]}. No broker starts with them",
-            way_on="`lanemq store repair DIR` makes their queues anew from the log",
+            way_on="`lanemq store repair DIR` makes their queues again from the log",
             count=len(queue_files),
         )
     paths = index_paths(store.root / "index")
@@ -160,7 +160,7 @@ def _indexes(
             severity=Severity.PROBLEM,
             part=Part.KEYS,
             what="the key index knows none of the messages in the log",
-            way_on="`lanemq store repair DIR` makes it anew",
+            way_on="`lanemq store repair DIR` makes it again",
         )
     if stage is Stage.BOTH:
         late = [
@@ -216,7 +216,7 @@ def _groups(groups: list[GroupSummary], missing: list[tuple[str, int]]) -> Itera
             queue_id=queue_id,
             what=f"queues without files that groups have read: {len(missing)}, as queue"
             f" {queue_id} of {topic}",
-            way_on="lanemq's next start makes them anew from the log, as `lanemq store repair DIR`"
+            way_on="lanemq's next start makes them again from the log, as `lanemq store repair DIR`"
             " does; an Apache broker would give their offsets again",
             count=len(missing),
         )
@@ -229,7 +229,7 @@ def _groups(groups: list[GroupSummary], missing: list[tuple[str, int]]) -> Itera
                 part=Part.TABLES,
                 topic=group.topic,
                 what=f"group {group.group} is beyond the end of {group.beyond} queues of"
-                f" {group.topic}: messages were lost, or the topic was made anew",
+                f" {group.topic}: messages were lost, or the topic was made again",
                 way_on="its consumers are sent to the end of the queue; `lanemq admin"
                 " resetOffsetByTime` sends them elsewhere",
                 count=group.beyond,

@@ -10,7 +10,7 @@ from lanemq.wire import RemoteProtocolError
 from lanemq.wire.message import StoredMessage, decode_message
 
 from .._layouts import BLANK_SIZE, Unit
-from ..index._index import keys_of
+from ..index._keys import has_key
 from ..log._records import Record, record_at
 from .reading._directory import StoreDirectory, read_store
 from .reading._errors import NotAStore
@@ -46,7 +46,7 @@ class Selection:
             and (self.offset is None or record.queue_offset >= self.offset)
             and (self.begin_ms is None or record.store_timestamp_ms >= self.begin_ms)
             and (self.end_ms is None or record.store_timestamp_ms <= self.end_ms)
-            and (self.key is None or self.key in keys_of(record.properties))
+            and (self.key is None or has_key(record.properties, self.key))
         )
 
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
+from lanemq.local import sync_path
 from lanemq.wire import fastjson
 
 from .._errors import ConfigInvalid, StoreCorrupted
-from ..disk._real_files import RealFiles, sync_path
+from ..disk._real_files import RealFiles
 from ..tables._document import Document
 from ..tables._offset_tables import OFFSET_MEMBER
 from ..tables._table import DATA_VERSION

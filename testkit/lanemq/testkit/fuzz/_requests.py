@@ -10,9 +10,9 @@ import msgspec
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from lanemq.wire.frame import Frame, SerializeType, encode_frame
-from lanemq.wire.headers import REQUEST_HEADERS
+from lanemq.wire.requests import REQUESTS
 
-from ._values import member, text
+from ._values import COUNTS, EXPRESSIONS, PROPERTY_STRINGS, member, text
 
 SANE: Final[dict[str, str]] = {
     "topic": "T",
@@ -52,6 +52,12 @@ SANE: Final[dict[str, str]] = {
     "beginTimestamp": "0",
     "endTimestamp": "9223372036854775807",
 }
+COUNTED: Final = frozenset(
+    {"maxMsgNums", "maxNum", "defaultTopicQueueNums", "readQueueNums", "writeQueueNums", "limit"}
+    | {"count", "queueId", "waitMillis", "suspendTimeoutMillis", "partitions", "topicNums"}
+    | {"d", "e"}
+)
+"""Fields with a number of which a server might make a list."""
 BODY_CODES: Final = (34, 35, 41, 42, 46, 200, 25, 318, 103, 10, 310, 320, 221, 222, 400, 401)
 CODES: Final = tuple(sorted({*map(int, RequestCode), 0, -1, 9999}))
 
@@ -71,6 +77,12 @@ def _bodies() -> tuple[object, ...]:
     queues = [_queue(number) for number in range(3)]
     group = {"groupName": "g", "consumeEnable": True, "retryQueueNums": 1, "retryMaxTimes": 16}
     topics = {"T": {"topicName": "T", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}}
+    many = {"topicName": "M", "readQueueNums": 2 * 10**9, "writeQueueNums": 10**6, "perm": 6}
+    sql = SubscriptionData("T", EXPRESSIONS[7], sub_version=1, expression_type="SQL92")
+    filtering = HeartbeatData(
+        client_id="id",
+        consumer_data_set=(ConsumerData("g", subscription_data_set=(sql,)),),
+    )
     version = {"timestamp": 1, "counter": 1, "stateVersion": 0}
     return (
         json.loads(heartbeat.encode()),
@@ -82,6 +94,14 @@ def _bodies() -> tuple[object, ...]:
             "filterServerList": [],
         },
         {"topicConfigTable": topics, "dataVersion": version},
+        {
+            "topicConfigSerializeWrapper": {
+                "topicConfigTable": {"M": many},
+                "dataVersion": version,
+            },
+            "filterServerList": [],
+        },
+        json.loads(filtering.encode()),
         {"offsetTable": {"T@g": {"0": 1}}},
         queues,
     )
@@ -97,23 +117,23 @@ PROPERTIES: Final = (
 )  # fmt: skip
 
 
-def _changed(document: Any, rng: random.Random) -> Any:  # noqa: ANN401 - whatever JSON may have
+def changed(document: Any, rng: random.Random) -> Any:  # noqa: ANN401 - whatever JSON may have
     """Return the document with one member that is wrong, missing, or too much."""
     if isinstance(document, dict) and document and rng.random() < 0.8:
         key = rng.choice(list(document))
-        changed = dict(document)
+        copied = dict(document)
         kind = rng.randrange(5)
         if kind == 0:
-            del changed[key]
+            del copied[key]
         elif kind == 1:
-            changed[text(rng)] = member(rng)
+            copied[text(rng)] = member(rng)
         else:
-            changed[key] = _changed(document[key], rng)
-        return changed
+            copied[key] = changed(document[key], rng)
+        return copied
     if isinstance(document, list) and document and rng.random() < 0.8:
         changed_list = list(document)
         at = rng.randrange(len(changed_list))
-        changed_list[at] = _changed(changed_list[at], rng)
+        changed_list[at] = changed(changed_list[at], rng)
         return changed_list
     return member(rng)
 
@@ -122,7 +142,7 @@ def body(rng: random.Random) -> bytes:
     """Return a body: JSON with a mistake, properties, something cut off, or bytes."""
     kind = rng.randrange(10)
     if kind < 6:
-        data = json.dumps(_changed(rng.choice(BODIES), rng)).encode()
+        data = json.dumps(changed(rng.choice(BODIES), rng)).encode()
         if len(data) < REPEATED_MAX and rng.random() < 0.1:
             data = b"[" + b",".join([data] * 1000) + b"]"
         return data if kind < 5 else data[: rng.randrange(len(data) + 1)]
@@ -139,13 +159,21 @@ def body(rng: random.Random) -> bytes:
 def frame(rng: random.Random, opaque: int) -> Frame:
     """Return one request."""
     code = rng.choice(BODY_CODES) if rng.random() < 0.3 else rng.choice(CODES)
-    header = REQUEST_HEADERS.get(code)
+    spec = REQUESTS.get(code)
+    header = None if spec is None else spec.header
     fields: dict[str, str] = {}
     if header is not None:
         for field in msgspec.structs.fields(header):
             if field.required or rng.random() < 0.5:
                 name = field.encode_name
                 fields[name] = SANE.get(name, "0" if rng.random() < 0.7 else "a")
+    for name in tuple(fields):
+        if name in COUNTED and rng.random() < 0.1:
+            fields[name] = rng.choice(COUNTS)
+        if name in ("properties", "i") and rng.random() < 0.2:
+            fields[name] = rng.choice(PROPERTY_STRINGS)
+        if name in ("subscription", "expressionType") and rng.random() < 0.2:
+            fields |= {"subscription": rng.choice(EXPRESSIONS), "expressionType": "SQL92"}
     if fields and rng.random() < 0.8:
         name = rng.choice(list(fields))
         if rng.random() < 0.2:
@@ -165,6 +193,17 @@ def frame(rng: random.Random, opaque: int) -> Frame:
         version=rng.choice((0, 115, 252, 317, 401, 409, 493)),
         serialize=SerializeType.JSON if rng.random() < 0.7 else SerializeType.ROCKETMQ,
     )
+
+
+HALF_HANDSHAKES: Final = 0.05
+"""Part of the connections that begin with half a handshake."""
+
+
+def half_handshake(rng: random.Random) -> bytes:
+    """Return the begin of a TLS handshake, as a connection's first bytes; it never ends."""
+    promised = rng.choice((0, 1, 512, 1 << 14, 0xFFFF))
+    sent = rng.randrange(promised + 1)
+    return b"\x16\x03\x01" + promised.to_bytes(2) + b"\x01" + rng.randbytes(sent)
 
 
 def encoded(rng: random.Random, opaque: int) -> bytes:
@@ -195,7 +234,7 @@ def sequences(seed: str) -> Iterator[list[bytes]]:
     rng = random.Random(seed)
     opaque = 0
     while True:
-        requests = []
+        requests = [half_handshake(rng)] if rng.random() < HALF_HANDSHAKES else []
         for _ in range(rng.choice((1, 3, 10, 30))):
             opaque += 1
             requests.append(encoded(rng, opaque))

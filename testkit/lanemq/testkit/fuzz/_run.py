@@ -1,4 +1,4 @@
-"""A name server, a broker and its logical listener under requests that are almost right."""
+"""A name server, brokers and logical listeners under requests that are almost right."""
 
 import re
 import time
@@ -13,9 +13,11 @@ import trio
 
 from lanemq.wire import HostAddress
 
+from ..proxy.accounts import KINDS
 from ..proxy.brokers import Client
 from ..proxy.peers import Peer
 from ..proxy.processes import ServerProcess, server_process
+from ._intruders import Guarded, guarded_broker, intrude
 from ._requests import sequences
 
 PEERS: Final = 6
@@ -50,7 +52,8 @@ class Findings:
 
 
 @asynccontextmanager
-async def _servers(root: Path) -> AsyncIterator[dict[str, ServerProcess]]:
+async def _servers(root: Path) -> AsyncIterator[tuple[dict[str, ServerProcess], list[Guarded]]]:
+    """Run a name server, a broker without accounts, and one for each kind of them."""
     inside = root / "servers"
     inside.mkdir(exist_ok=True)
     host = ("--host", "127.0.0.1", "--log-level", "warning")
@@ -67,7 +70,14 @@ async def _servers(root: Path) -> AsyncIterator[dict[str, ServerProcess]]:
                 directory=inside,
             )
         )
-        yield {"namesrv": namesrv, "broker": broker}
+        guarded = [
+            await stack.enter_async_context(
+                guarded_broker(inside, kind, namesrv.address("namesrv"))
+            )
+            for kind in KINDS
+        ]
+        servers = {"namesrv": namesrv, "broker": broker}
+        yield servers | {f"guarded-{one.kind}": one.process for one in guarded}, guarded
 
 
 async def _attack(number: int, seed: str, addresses: list[HostAddress], findings: Findings) -> None:
@@ -154,7 +164,7 @@ async def run(root: Path, *, seed: int, seconds: float, limit_bytes: int, turn_m
     findings = Findings()
     (root / "outside").mkdir()
     started_s = time.monotonic()
-    async with _servers(root) as servers:
+    async with _servers(root) as (servers, guarded):
         broker = servers["broker"]
         addresses = [
             servers["namesrv"].address("namesrv"),
@@ -166,6 +176,8 @@ async def run(root: Path, *, seed: int, seconds: float, limit_bytes: int, turn_m
             async with trio.open_nursery() as nursery:
                 for number in range(PEERS):
                     nursery.start_soon(_attack, number, f"{seed}-{number}", addresses, findings)
+                for one in guarded:
+                    nursery.start_soon(intrude, one, f"{seed}-{one.kind}", findings.add)
                 nursery.start_soon(_probe, broker, findings)
                 await _look(servers, findings, limit_bytes, turn_ms)
                 nursery.cancel_scope.cancel()
@@ -173,7 +185,7 @@ async def run(root: Path, *, seed: int, seconds: float, limit_bytes: int, turn_m
             _measure(servers, findings, limit_bytes, turn_ms)
             await _end(servers, findings)
     if time.monotonic() - started_s >= seconds:
-        async with _servers(root) as servers:  # what was kept can be started with
+        async with _servers(root) as (servers, _):  # what was kept can be started with
             await _end(servers, findings)
     _look_around(root, findings)
     return findings
@@ -184,8 +196,16 @@ def _look_around(root: Path, findings: Findings) -> None:
     expected = {
         root: {"outside", "servers"},
         root / "outside": set[str](),
-        root / "servers": {"namesrv", "store", "namesrv.log", "broker.log"},
+        root / "servers": {"namesrv", "store", "namesrv.log", "broker.log"}
+        | {f"guarded-{kind}" for kind in KINDS},
     }
+    for kind in KINDS:
+        expected[root / "servers" / f"guarded-{kind}"] = {
+            "broker.conf",
+            "broker.log",
+            "home",
+            "store",
+        }
     for directory, names in expected.items():
         if strangers := {path.name for path in directory.iterdir()} - names:
             findings.add(f"written beside the servers' directories: {strangers} in {directory}")

@@ -16,8 +16,20 @@ NAMES: Final = (
 )
 EXPRESSIONS: Final = (
     *("*", "a || b", "||", "a = 1", "a BETWEEN 1 AND 2", "(" * 3000 + "a", "a ||" * 10_000),
+    *("a=----------1 OR " * 900 + "b=1", "a = '" + "''" * 8000, "/*" * 8000, "- " * 8000),
+    *("a CONTAINS 'aab' OR " * 800 + "b = 2", "a = 1.5 OR " * 1400 + "b = 2", "0" * 16_000),
+    *("||".join(f"t{number}" for number in range(2500)), "a || " * 3200 + "b"),
     *("NOT " * 2000 + "a", "a = 1 OR " * 2000 + "b = 2", "a IN ('" + "x','" * 3000 + "')", "'"),
 )
+PROPERTY_STRINGS: Final = (
+    "KEYS\x01" + "k " * 15_000 + "\x02",
+    "KEYS\x01" + " ".join(map(str, range(6000))) + "\x02UNIQ_KEY\x01u\x02",
+    "a\x01b\x02" * 8000,
+    "a\x01" + "1" * 32_000 + "\x02",
+    "KEYS\x01k\x02" * 3000,
+)
+COUNTS: Final = ("1000000", "2000000000", "2147483647", "65536", "4097", "2049")
+"""Numbers of queues, messages, topics, or milliseconds, of which nothing may be built."""
 TEXTS: Final = (*NUMBERS, *NAMES, *EXPRESSIONS)
 
 REFERENCES: Final = ("$", "$.a", "..", "@", "$[0]", "$.x[99999]", "$[" + "9" * 5000 + "]", "x", "")

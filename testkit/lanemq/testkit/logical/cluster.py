@@ -73,7 +73,7 @@ class LogicalCluster:
         return logical_info(context.logical, context.now_ms())
 
     def forget(self) -> None:
-        """Connect anew from now on."""
+        """Connect again from now on."""
         self._clients.clear()
 
     # Requests of tools

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import final
 
 import trio
+from msgspec.structs import replace
 from trio.testing import memory_stream_pair
 
 from lanemq.proxy.broker._broker import Broker
@@ -16,9 +17,14 @@ from lanemq.proxy.process._run import accounts_of, users_of
 from lanemq.storage import open_store, system_clock_ms
 from lanemq.wire import (
     ACCESS_KEY_FIELD,
+    SEAL_FIELD,
+    SEALED_AT_FIELD,
+    SEALED_FOR_FIELD,
     SIGNATURE_FIELD,
     HostAddress,
     RequestCode,
+    seal,
+    sealed_content,
     signature,
     signed_content,
 )
@@ -99,7 +105,8 @@ async def open_test_broker(
         open_store(config.store_config(), clock_ms=now_ms) as store,
         trio.open_nursery() as nursery,
     ):
-        access_control = accounts_of(config) or users_of(config)
+        addresses = {str(ADDRESS)}
+        access_control = accounts_of(config, addresses) or users_of(config, addresses)
         context = BrokerContext(
             config,
             store,
@@ -251,6 +258,18 @@ def signed(
     """Return the fields of a request with those that show who sends it."""
     named = {**fields, ACCESS_KEY_FIELD: access_key}
     return {**named, SIGNATURE_FIELD: signature(signed_content(named, body), secret_key)}
+
+
+def sealed(frame: Frame, access_key: str, secret_key: str, receiver: str) -> Frame:
+    """Return a request as a broker sends it to the one at ``receiver`` now."""
+    fields = {
+        **frame.fields,
+        ACCESS_KEY_FIELD: access_key,
+        SEALED_FOR_FIELD: receiver,
+        SEALED_AT_FIELD: str(system_clock_ms()),
+    }
+    fields[SEAL_FIELD] = seal(sealed_content(frame.code, fields, frame.body), secret_key)
+    return replace(frame, fields=fields)
 
 
 def send_header(

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from lanemq.proxy.broker.state import _locks
+from lanemq.proxy.sessions.state import _locks
 
 
 def keep_locks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ from lanemq.wire import HostAddress
 READY_S: Final = 60.0
 """Seconds for a start, far more than it takes: the machine may be busy."""
 
-_COMMAND: Final = (sys.executable, "-m", "lanemq.proxy.cli")
+MODULE: Final = "lanemq.proxy.cli"
+"""The module that is run as ``lanemq``."""
 
 
 @final
@@ -59,10 +60,13 @@ class ServerProcess:
         (line,) = (line for line in status.splitlines() if line.startswith(f"{name}:"))
         return int(line.split()[1])
 
-    async def connect(self, name: str = "broker") -> trio.SocketStream:
-        """Return a connection to one of its ports, closed with the process."""
+    async def connect(
+        self, name: str = "broker", *, origin: str | None = None
+    ) -> trio.SocketStream:
+        """Return a connection to one of its ports, from the address ``origin``; closed with the
+        process."""
         address = self.address(name)
-        stream = await trio.open_tcp_stream(address.host, address.port)
+        stream = await trio.open_tcp_stream(address.host, address.port, local_address=origin)
         self._streams.append(stream)
         return stream
 
@@ -80,7 +84,11 @@ class ServerProcess:
 
 @asynccontextmanager
 async def server_process(
-    command: Sequence[str], *, directory: Path, before: Callable[[], None] | None = None
+    command: Sequence[str],
+    *,
+    directory: Path,
+    before: Callable[[], None] | None = None,
+    module: str = MODULE,
 ) -> AsyncIterator[ServerProcess]:
     """Run ``lanemq COMMAND... --json`` in ``directory`` until it is ready; killed at the end.
 
@@ -89,7 +97,7 @@ async def server_process(
     log = directory / f"{command[0]}.log"
     with log.open("ab") as stderr:
         process: trio.Process = await trio.lowlevel.open_process(
-            [*_COMMAND, *command, "--json"],
+            [sys.executable, "-m", module, *command, "--json"],
             cwd=directory,
             stdout=subprocess.PIPE,
             stderr=stderr,

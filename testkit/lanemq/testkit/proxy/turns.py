@@ -10,9 +10,24 @@ from typing import Final, final
 from unittest.mock import patch
 
 from lanemq.proxy.broker.handlers.pulls import _parked, _reads
-from lanemq.proxy.net import _connection, _loop_watch
+from lanemq.proxy.gateway import _link
+from lanemq.proxy.gateway.kv import _partition
+from lanemq.proxy.net import _connection, _loop_watch, _page_turns
+from lanemq.proxy.sessions.keys import _pages
+from lanemq.storage.kv import _copy, _kv, _past, _ranges, _redo, _turn
+from lanemq.storage.kv import _reads as _kv_reads
 
-_MEASURING: Final = (_connection, _loop_watch, _parked, _reads)
+_KEYS: Final = (_copy, _kv, _kv_reads, _pages, _past, _ranges, _redo, _turn)
+_MEASURING: Final = (
+    _connection,
+    _link,
+    _loop_watch,
+    _page_turns,
+    _parked,
+    _partition,
+    _reads,
+    *_KEYS,
+)
 """The modules that measure how long a turn takes."""
 
 

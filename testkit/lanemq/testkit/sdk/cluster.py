@@ -24,6 +24,7 @@ from lanemq.wire import (
     RequestCode,
     ResponseCode,
     dlq_topic,
+    group_of_retry_topic,
     retry_topic,
     tags_code,
 )
@@ -385,13 +386,18 @@ class FakeBroker(Node):
             if not self.auto_create:
                 raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
             self.create_topic(header.topic, header.default_topic_queue_nums)
+        topic, group = header.topic, group_of_retry_topic(header.topic)
+        times, limit = header.reconsume_times or 0, header.max_reconsume_times
+        if group is not None and times > (16 if limit is None else limit):
+            topic = dlq_topic(group)
+            self.create_topic(topic, 1)
         bodies = [(header.flag, frame.body, (header.properties or "").encode())]
         if header.batch:
             bodies = [(e.flag, e.body, e.properties) for e in decode_batch(frame.body)]
         offsets = [
             self.append(
-                header.topic,
-                header.queue_id,
+                topic,
+                header.queue_id if topic == header.topic else 0,
                 body,
                 properties + encode_properties(self.own_properties),
                 sys_flag=header.sys_flag,

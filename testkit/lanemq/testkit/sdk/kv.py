@@ -16,6 +16,7 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import KvGet, KvMultiGet, KvScan, KvStatus, KvWatch, KvWrite
 from lanemq.wire.kv import (
     LONE_BROKER,
+    OF_LEASES,
     Action,
     Change,
     ChangeKind,
@@ -32,6 +33,7 @@ from lanemq.wire.kv import (
     decode_key,
     decode_load,
     decode_steps,
+    decode_terms,
     encode_answer,
     kv_topic,
     partition_of,
@@ -51,6 +53,10 @@ HEADERS: dict[int, type[KvRequest]] = {
 }
 BUSY = Refused(ResponseCode.SYSTEM_BUSY, "the partition is being moved")
 
+UNCONDITIONAL = frozenset(
+    {OpType.CLEAR, OpType.LOAD, OpType.CREATE, OpType.IMPORT, OpType.IMPORTED}
+)
+
 
 @dataclass
 class FakePartition:
@@ -62,6 +68,8 @@ class FakePartition:
     entries: dict[bytes, Entry] = field(default_factory=dict)
     position: int = 0
     changes: list[Change] = field(default_factory=list)
+    leases: set[int] = field(default_factory=set)
+    """The leases that are granted; they end when they are revoked, and not by their time."""
     results: dict[tuple[str, int], WriteAnswer] = field(default_factory=dict)
     is_moving: bool = False
     arrived: trio.Event = field(default_factory=trio.Event)
@@ -70,6 +78,9 @@ class FakePartition:
         """Apply a write, or tell the result of one that was repeated."""
         key = (header.client or "", header.sequence or 0)
         if key not in self.results:
+            is_kept = op_type in (OpType.ALIVE, OpType.REVOKE)
+            if is_kept and decode_terms(op_type, body).lease not in self.leases:
+                raise Refused(ResponseCode.KV_LEASE_NOT_EXIST, "there is no such lease")
             self.results[key] = self._apply(op_type, body)
             self.position += 1
             arrived, self.arrived = self.arrived, trio.Event()
@@ -77,12 +88,14 @@ class FakePartition:
         return self.results[key]
 
     def _apply(self, op_type: str, body: bytes) -> WriteAnswer:
-        if op_type == OpType.CLEAR:
+        if op_type in (OpType.CLEAR, OpType.IMPORT):
             self.entries.clear()
         if op_type == OpType.LOAD:
             for one in decode_load(body):
                 self._load(one)
-        if op_type in (OpType.CLEAR, OpType.LOAD, OpType.CREATE):
+        if op_type in OF_LEASES:
+            return WriteAnswer(self._lease(op_type, body), self.position)
+        if op_type in UNCONDITIONAL:
             return WriteAnswer(True, self.position)
         steps = decode_steps(op_type, body)
         for step in steps:
@@ -92,6 +105,18 @@ class FakePartition:
         if done:
             results = tuple(self._do(step, index) for index, step in enumerate(steps))
         return WriteAnswer(done, self.position, results)
+
+    def _lease(self, op_type: str, body: bytes) -> bool:
+        lease = decode_terms(op_type, body).lease
+        if op_type == OpType.LEASE:
+            is_new = lease not in self.leases
+            self.leases.add(lease)
+            return is_new
+        if op_type == OpType.REVOKE:
+            self.leases.remove(lease)
+            for key in [key for key, one in self.entries.items() if one.lease == lease]:
+                self._do(Step(key, Action.DELETE), len(self.changes))
+        return True
 
     def _load(self, one: LoadedEntry) -> None:
         assert partition_of(one.key, self.partitions) == self.number, "another one's key"
@@ -109,7 +134,10 @@ class FakePartition:
         version = old.version if old else 0
         if step.action == Action.PUT:
             version += 1
-            self.entries[step.key] = Entry(step.key, step.value, version, self.position, 1, 2)
+            assert not step.lease or step.lease in self.leases, "it is granted first"
+            self.entries[step.key] = Entry(
+                step.key, step.value, version, self.position, 1, 2, lease=step.lease
+            )
             put = (ChangeKind.PUT, step.key, version, step.value)
             self.changes.append(Change(self.position, index, *put))
         elif step.action == Action.DELETE and self.entries.pop(step.key, None) is not None:

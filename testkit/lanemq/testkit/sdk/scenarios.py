@@ -8,6 +8,8 @@ These functions run as they are on trio and on asyncio. For the blocking face ev
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from lanemq.compat.servers._waiting import CALL_S, PATIENT_CLIENT
@@ -281,6 +283,48 @@ async def an_orderly_listener_keeps_the_order(kit: Any) -> None:
     assert seen == {0: list(range(0, 30, 2)), 1: list(range(1, 30, 2))}
 
 
+async def a_key_ordered_listener_keeps_the_order_of_keys(kit: Any) -> None:
+    topic = await topic_of(kit, "keyed", queues=1)
+    await fill(kit, topic, 40)
+    seen: dict[int, list[int]] = {key: [] for key in range(8)}
+    running: set[int] = set()
+    together: list[int] = []
+    failed: list[int] = []
+    all_there = kit.event()
+
+    async def handle(messages: Sequence[ReceivedMessage]) -> Outcome:
+        (message,) = messages
+        number = int(message.body)
+        key = number % 8
+        assert key not in running, f"{number} runs beside another of its key"
+        running.add(key)
+        together.append(len(running))
+        await kit.sleep(0.02)
+        running.discard(key)
+        if number in (3, 17) and number not in failed:
+            failed.append(number)
+            if number == 3:
+                return Outcome.RETRY
+            raise ValueError("not yet")
+        seen[key].append(number)
+        if sum(map(len, seen.values())) == 40:
+            all_there.set()
+        return Outcome.SUCCESS
+
+    async with kit.sdk.open_push_consumer(
+        kit.name("listeners"),
+        name_servers=kit.name_servers,
+        subscriptions={topic: "*"},
+        listener=kit.sdk.KeyOrderedListener(
+            handle, key=lambda message: int(message.body) % 8, suspend_s=0.1
+        ),
+        options=FIRST,
+    ):
+        await kit.wait(all_there)
+    assert seen == {key: list(range(key, 40, 8)) for key in range(8)}
+    assert max(together) > 1, "keys of one queue run at once"
+
+
 async def a_staged_listener_keeps_stages_apart(kit: Any) -> None:
     topic = await topic_of(kit, "stages", queues=1)
     await fill(kit, topic, 12)
@@ -317,6 +361,44 @@ async def a_staged_listener_keeps_stages_apart(kit: Any) -> None:
     assert sorted(seen) == list(range(12))
     (record,) = (record for queue, record in store.records.items() if queue.topic == topic)
     assert (record.queue_offset, record.stage_offset) == (12, 12)
+
+
+async def a_dead_letter_says_why_and_comes_again(kit: Any) -> None:
+    topic, group = await topic_of(kit, "dying", queues=1), kit.name("givers-up")
+    await fill(kit, topic, 1)
+    fixed: list[int] = []
+    again = kit.event()
+
+    async def handle(messages: Sequence[ReceivedMessage]) -> None:
+        if not fixed:
+            raise ValueError("no such account")
+        assert messages[0].topic == topic
+        assert messages[0].body == b"0"
+        again.set()
+
+    async with (
+        kit.sdk.open_push_consumer(
+            group,
+            name_servers=kit.name_servers,
+            subscriptions={topic: "*"},
+            listener=kit.sdk.ConcurrentListener(handle),
+            options=replace(FIRST, max_reconsume_times=0),
+        ),
+        open_admin(kit) as admin,
+    ):
+        letters = []
+        for _ in range(600):
+            with suppress(NoRoute):  # the topic is made with the first of them
+                letters = await kit.sdk_admin.dead_letters_of(admin, group)
+            if letters:
+                break
+            await kit.sleep(0.1)
+        (letter,) = letters
+        assert (letter.topic, letter.attempts) == (topic, 1)
+        assert letter.reason == "ValueError: no such account"
+        fixed.append(1)
+        assert await kit.sdk_admin.resend_dead_letters(admin, group) == [letter.message_id]
+        await kit.wait(again)
 
 
 async def topics_come_and_go_while_it_runs(kit: Any) -> None:
@@ -461,6 +543,10 @@ async def a_lite_pull_consumer_goes_where_it_is_sent(kit: Any) -> None:
         await consumer.seek_to_end(queue)
         assert await consumer.poll(timeout_s=0.05) == []
         assert await consumer.offsets_for_times({queue: 0}) == {queue: 0}
+        assert await consumer.end_offsets([queue]) == {queue: 10}
+        consumer.seek(queue, 4)
+        assert await consumer.lag() == {queue: 6}
+        consumer.seek(queue, 10)
         consumer.pause([queue])
         assert consumer.paused == (queue,)
         consumer.resume([queue])
@@ -605,7 +691,9 @@ SCENARIOS = (
     hooks_are_told_of_sends,
     a_concurrent_listener_gets_everything,
     an_orderly_listener_keeps_the_order,
+    a_key_ordered_listener_keeps_the_order_of_keys,
     a_staged_listener_keeps_stages_apart,
+    a_dead_letter_says_why_and_comes_again,
     topics_come_and_go_while_it_runs,
     a_running_listener_may_finish_when_the_block_ends,
     what_runs_when_the_block_fails_comes_again,

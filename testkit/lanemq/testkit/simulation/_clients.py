@@ -1,7 +1,8 @@
 """The users of a simulated cluster: senders that number what they send, consumers that note it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Final, final
 
@@ -45,6 +46,9 @@ QUICK: Final = ClientOptions(heartbeat_interval_s=5.0, route_refresh_s=5.0, call
 OLD: Final = replace(QUICK, logical_queues=False)
 """Options of a client that knows nothing of logical queues."""
 
+NamedAs = Callable[[MessageQueue], MessageQueue]
+"""Returns the queue of the ledger that a client knows as another one."""
+
 
 def logical(queue: MessageQueue, options: ClientOptions) -> MessageQueue:
     """Return the logical queue that a client of ``options`` knows as ``queue``; any other as it
@@ -54,6 +58,10 @@ def logical(queue: MessageQueue, options: ClientOptions) -> MessageQueue:
         return queue
     index = index_of(number, queue.queue_id, SEEN_AT)
     return MessageQueue(queue.topic, LOGICAL_QUEUE_BROKER, index)
+
+
+def client_host(number: int) -> str:
+    return f"10.0.9.{number}"
 
 
 @final
@@ -70,9 +78,17 @@ class Sender:
         rng: Random,
         options: ClientOptions,
         count: int | None = None,
+        *,
+        topic: str = TOPIC,
+        place: NamedAs | None = None,
+        pause_mean_s: float = PAUSE_MEAN_S,
     ) -> None:
-        """``count`` is how many it sends; None for as many as there is time for."""
+        """``count`` is how many it sends; None for as many as there is time for. Without ``place``
+        queues are the logical ones."""
         self.name = name
+        self._pause_mean_s = pause_mean_s
+        self._topic = topic
+        self._place = place or partial(logical, options=options)
         self._count = count
         self._options = options
         self._host = host
@@ -95,22 +111,22 @@ class Sender:
         ) as producer:
             number = 0
             while not self.enough and number != self._count:
-                await trio.sleep(self._rng.expovariate(1 / PAUSE_MEAN_S))
+                await trio.sleep(self._rng.expovariate(1 / self._pause_mean_s))
                 message = Message(
-                    topic=TOPIC,
+                    topic=self._topic,
                     body=f"{self.name} {number}".encode(),
                     delay_level=self._delay_level(),
                 )
                 try:
-                    queues = sorted(await producer.publish_queues(TOPIC))
+                    queues = sorted(await producer.publish_queues(self._topic))
                     queue = queues[number % len(queues)]
                     result = await producer.send(message, queue=queue)
-                except LanemqError:
-                    self._ledger.failed_sends += 1  # it may be stored or not
+                except LanemqError as error:
+                    self._ledger.failed(error)  # it may be stored or not
                 else:
                     # A delayed message has no place before it is due.
                     offset = -1 if message.is_delayed else result.queue_offset
-                    place = logical(result.queue, self._options), offset
+                    place = self._place(result.queue), offset
                     self._ledger.acknowledged.append(Acknowledged(self.name, number, *place))
                 number += 1
 
@@ -134,8 +150,13 @@ class Reader:
         *,
         is_orderly: bool,
         consume_from: ConsumeFrom = ConsumeFrom.FIRST_OFFSET,
+        topic: str = TOPIC,
+        place: NamedAs | None = None,
     ) -> None:
+        """Without ``place`` queues are the logical ones."""
         self.group = group
+        self._topic = topic
+        self._place = place or partial(logical, options=options)
         self._options = options
         self._host = host
         self._network = network
@@ -154,7 +175,7 @@ class Reader:
         async with open_push_consumer(
             self.group,
             name_servers=self._name_servers,
-            subscriptions={TOPIC: "*"},
+            subscriptions={self._topic: "*"},
             listener=listener,
             options=PushOptions(
                 consume_from=self._consume_from,
@@ -169,7 +190,7 @@ class Reader:
     async def _note(self, messages: Sequence[ReceivedMessage]) -> Outcome:
         for message in messages:
             sender, number = message.body.decode().rsplit(" ", 1)
-            place = logical(message.queue, self._options), message.queue_offset
+            place = self._place(message.queue), message.queue_offset
             self._ledger.deliver(self.group, Delivered(sender, int(number), *place))
             if self._is_orderly:
                 with self._ledger.works_on(self.group, place[0]):

@@ -10,33 +10,35 @@ from lanemq.sdk.consumer.ordered._queue_locks import LOCK_LIFE_S
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
 
-from ._clients import ORDERLY, SEEN_AT, TOPIC
+from ._clients import ORDERLY, SEEN_AT, TOPIC, client_host
 from ._gone_past import GoingPast
 from ._ledger import Ledger
-from ._network import Network
+from ._misfortunes import Misfortunes
 from ._operator import HOST as OPERATOR_HOST
 from ._operator import Operator
-from ._processes import BrokerProcess, NameServerProcess, Process
+from ._processes import BrokerProcess, Process
 from ._transactions import CHECK_MS
 
 BROKERS: Final = 3
 STEP_MEAN_S: Final = 2.0
-AWAY_MEAN_S: Final = 3.0
 STEP_OF_MIGRATION_S: Final = 0.02
 STEP_OF_CALLING_OFF_S: Final = 0.4
 CLIENTS: Final = 10
 COMMITTERS: Final = 2
 KEY_CLIENTS: Final = 3
-COMMON: Final = ("nothing", "kill", "lose_power", "part", "restart_name_server")
+FORGET: Final = "forget_name_servers"
+COMMON: Final = ("nothing", "kill", "lose_power", "part", "restart_name_server", FORGET)
 """The misfortunes that may befall any cluster."""
 MISFORTUNES: Final = (*COMMON, "kill_in_a_migration", "kill_while_called_off", "go_past")
 """The misfortunes that may befall a cluster with logical queues."""
+OPENED_S: Final = 10.0
+"""Seconds after which all clients have opened, for which they need a name server."""
 EXPIRED_KEEP_MS: Final = 20_000
 """Milliseconds, short enough for brokers to forget idle queues' past moves within a run."""
 
 
 @final
-class Cluster:
+class Cluster(Misfortunes):
     """Two name servers, some brokers, and clients on hosts of their own."""
 
     def __init__(
@@ -49,16 +51,10 @@ class Cluster:
         has_transactions: bool = False,
         has_keys: bool = False,
     ) -> None:
-        """``only`` names the one thing that happens, where it is not whatever comes."""
-        self.rng = rng
-        self._only = only
+        super().__init__(rng, nursery, only)
         self._clients = CLIENTS + (COMMITTERS if has_transactions or has_keys else 0)
         self._clients += KEY_CLIENTS if has_keys else 0
         self._ledger = ledger
-        self.network = Network(rng)
-        self.name_servers = [
-            NameServerProcess(f"ns{n}", f"10.0.0.{n}", self.network, nursery) for n in (1, 2)
-        ]
         addresses = ";".join(server.address for server in self.name_servers)
         self.addresses = addresses
         self.brokers = [
@@ -82,7 +78,6 @@ class Cluster:
         """Moves queues, where they are logical ones."""
         self.going_past: GoingPast | None = None
         """The operator that goes past sources."""
-        self.misfortunes: dict[str, int] = {}
 
     def operated_by(self, operator: Operator) -> None:
         """Let misfortunes befall what an operator does to logical queues."""
@@ -115,9 +110,7 @@ class Cluster:
 
     async def step(self) -> None:
         """Let one thing happen, and time pass."""
-        names = MISFORTUNES if self.operator is not None else COMMON
-        name = self._only or self.rng.choice(names)
-        self.misfortunes[name] = self.misfortunes.get(name, 0) + 1
+        name = self._drawn(MISFORTUNES if self.operator is not None else COMMON)
         happen: Callable[[], Awaitable[None]] = getattr(self, f"_{name}")
         await happen()
         await trio.sleep(self.rng.expovariate(1 / STEP_MEAN_S))
@@ -126,16 +119,10 @@ class Cluster:
         await trio.sleep(self.rng.expovariate(1 / STEP_MEAN_S))
 
     async def _kill(self) -> None:
-        broker = self.rng.choice(self.brokers)
-        await broker.kill()
-        await trio.sleep(self.rng.expovariate(1 / AWAY_MEAN_S))
-        await broker.restart("kill")
+        await self._restart_broker(self.rng.choice(self.brokers), "kill")
 
     async def _lose_power(self) -> None:
-        broker = self.rng.choice(self.brokers)
-        await broker.kill()
-        await trio.sleep(self.rng.expovariate(1 / AWAY_MEAN_S))
-        await broker.restart("power")
+        await self._restart_broker(self.rng.choice(self.brokers), "power")
 
     async def _kill_in_a_migration(self) -> None:
         assert self.operator is not None
@@ -144,7 +131,7 @@ class Cluster:
             nursery.start_soon(self.operator.do_something)
             await trio.sleep(self.rng.expovariate(1 / STEP_OF_MIGRATION_S))
             await broker.kill()
-        await trio.sleep(self.rng.expovariate(1 / AWAY_MEAN_S))
+        await self._away()
         await broker.restart(self.rng.choice(("kill", "power")))
 
     async def _kill_while_called_off(self) -> None:
@@ -155,7 +142,7 @@ class Cluster:
             source = self.operator.deeds.source
             (broker,) = (broker for broker in self.brokers if broker.name == source)
             await broker.kill()
-        await trio.sleep(self.rng.expovariate(1 / AWAY_MEAN_S))
+        await self._away()
         await broker.restart(self.rng.choice(("kill", "power")))
 
     async def _go_past(self) -> None:
@@ -168,16 +155,8 @@ class Cluster:
             client_host(n) for n in range(self._clients)
         ]
         one, other = self.rng.sample(hosts, 2)
-        self.network.part(one, other)
-        await trio.sleep(self.rng.expovariate(1 / AWAY_MEAN_S))
-        self.network.join(one, other)
+        await self._parted([(one, other)])
 
-    async def _restart_name_server(self) -> None:
-        server = self.rng.choice(self.name_servers)
-        await server.kill()
-        await trio.sleep(self.rng.expovariate(1 / AWAY_MEAN_S))
-        await server.start()
-
-
-def client_host(number: int) -> str:
-    return f"10.0.9.{number}"
+    async def _forget_name_servers(self) -> None:
+        await trio.sleep_until(max(trio.current_time(), OPENED_S))
+        await super()._forget_name_servers()

@@ -7,6 +7,7 @@ which stands still while anything runs.
 
 import os
 import random
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from unittest.mock import patch
 
 import trio
 
+from lanemq.proxy.gateway.kv import _upstream
 from lanemq.sdk.net import _client
 
 from ..proxy.turns import turns_measured_by
@@ -28,6 +30,14 @@ _Ts = TypeVarTuple("_Ts")
 
 def _time_ns() -> int:
     return clock_ms() * 1_000_000
+
+
+def _time() -> float:
+    return clock_ms() / 1000
+
+
+def _token_hex(size: int) -> str:
+    return random.randbytes(size).hex()
 
 
 async def _at_once(do: Callable[[*_Ts], _T], *given: *_Ts, limiter: object = None) -> _T:
@@ -53,6 +63,8 @@ def determined_by(seed: int) -> Iterator[None]:
         patches.enter_context(turns_measured_by(trio.current_time))
         patches.enter_context(patch.object(_client, "local_ip", lambda towards: IP))
         patches.enter_context(patch.object(_client, "time", SimpleNamespace(time_ns=_time_ns)))
+        patches.enter_context(patch.object(_upstream, "time", SimpleNamespace(time=_time)))
+        patches.enter_context(patch.object(secrets, "token_hex", _token_hex))
         patches.enter_context(patch.object(os, "getpid", lambda: PID))
         patches.enter_context(patch.object(os, "urandom", random.randbytes))
         patches.enter_context(patch.object(trio.to_thread, "run_sync", _at_once))

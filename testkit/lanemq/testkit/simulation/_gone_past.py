@@ -1,7 +1,7 @@
 """Going past a broker that is alive (``-fd``), and what becomes of what it takes all the same.
 
-Its queue goes on at a broker that cannot reach it, from the end that it had a moment ago. Clients
-go on at either. Once the brokers reach each other, it has to stop, to count what has no place in
+Its queue continues at a broker that cannot reach it, from the end that it had a moment ago. Clients
+continue at either. Once the brokers reach each other, it has to stop, to count what has no place in
 the logical queue, and to append that at the end when it is told to.
 """
 

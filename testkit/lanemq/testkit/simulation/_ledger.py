@@ -4,11 +4,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 import trio
 
+from lanemq.sdk import LanemqError, RefusedByBroker
+from lanemq.wire import ResponseCode
 from lanemq.wire.bodies import MessageQueue
+
+CALM_S: Final = 900.0
+"""Seconds for a cluster in which nothing happens any more to deliver everything."""
 
 
 class Acknowledged(NamedTuple):
@@ -45,6 +50,8 @@ class Ledger:
     rolled_back: set[tuple[str, int]] = field(default_factory=set)
     """Sender and number of messages whose transactions were rolled back."""
     failed_sends: int = 0
+    unserved: list[str] = field(default_factory=list)
+    """The errors of sends that failed though their queues were not closed."""
     at_once: list[str] = field(default_factory=list)
     """Queues that two members of an orderly group worked on at the same time, and might not."""
     _moved: set[tuple[str, int]] = field(default_factory=set)
@@ -87,6 +94,16 @@ class Ledger:
         while self.missing(group):
             await self._changed.wait()
 
+    async def check_delivered(self, group: str) -> None:
+        """Wait until the group has had everything. Raises ``Violated`` after ``CALM_S``."""
+        with trio.move_on_after(CALM_S):
+            await self.all_delivered(group)
+            return
+        missing = sorted(self.missing(group))
+        raise Violated(
+            f"{len(missing)} acknowledged messages never reached {group}: {missing[:10]}"
+        )
+
     def missing(self, group: str) -> set[Acknowledged]:
         """Acknowledged, and not delivered to the group from its place so far.
 
@@ -111,6 +128,21 @@ class Ledger:
             if ack == known:
                 self.acknowledged[at] = ack._replace(queue_offset=offset)
                 self._moved.add((sender, number))
+
+    def failed(self, error: LanemqError) -> None:
+        """Note a send that has failed."""
+        self.failed_sends += 1
+        is_closed = isinstance(error, RefusedByBroker) and error.code == ResponseCode.NO_PERMISSION
+        if not is_closed:
+            self.unserved.append(str(error))
+
+    def check_all_served(self) -> None:
+        """Check that no send to an open queue has failed: an outage of name servers fails none."""
+        if self.unserved:
+            raise Violated(
+                f"{len(self.unserved)} sends failed, {len(self.acknowledged)} were acknowledged:"
+                f" {self.unserved[:10]}"
+            )
 
     def check_rolled_back(self) -> None:
         """Check that nothing that was rolled back was delivered."""

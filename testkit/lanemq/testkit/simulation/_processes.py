@@ -47,12 +47,14 @@ class Process:
         self.is_up = False
         self._nursery = nursery
         self._scope = trio.CancelScope()
+        self._leaving = trio.Event()
         self._ended = trio.Event()
 
     async def start(self) -> None:
         """Return once it listens."""
         assert not self.is_up
         self._scope, self._ended = trio.CancelScope(), trio.Event()
+        self._leaving = trio.Event()
         self.is_up = True
         self.network.go_up(self.host)
         await self._nursery.start(self._run)
@@ -60,6 +62,12 @@ class Process:
     async def stop(self) -> None:
         """End it as an operator does, and wait until it has ended."""
         self._scope.cancel()
+        await self._ended.wait()
+        self.network.go_down(self.host)
+
+    async def leave(self) -> None:
+        """Let it do what it does when it is told to stop, and wait until it has ended."""
+        self._leaving.set()
         await self._ended.wait()
         self.network.go_down(self.host)
 
@@ -79,7 +87,7 @@ class Process:
                 try:
                     async with self.opened():
                         task_status.started()
-                        await trio.sleep_forever()
+                        await self._leaving.wait()
                 except* Crash:
                     pass  # it was killed
         finally:
@@ -142,10 +150,12 @@ class BrokerProcess(Process):
         **settings: object,
     ) -> None:
         super().__init__(name, host, network, nursery)
+        self.has_listener = True
+        """False for a broker that knows no logical queues, as Apache's."""
         self.running: Broker
         """The server in the process, while it is up."""
         self.logical_listener: LogicalListener
-        """Its servers for clients that do not know logical queues."""
+        """Its servers for clients that do not know logical queues, if it ``has_listener``."""
         self.before_kill: Callable[[BrokerProcess], None] | None = None
         """Looks at the process's state, before that dies with it."""
         self.files = SimulatedFiles(seed=rng.getrandbits(64), now_s=lambda: clock_ms() / 1000)
@@ -177,14 +187,7 @@ class BrokerProcess(Process):
             run_broker(
                 self.config,
                 address=HostAddress(self.host, BROKER_PORT),
-                logical=LogicalPorts(
-                    (),
-                    HostAddress(self.host, LOGICAL_PORT),
-                    [
-                        LogicalPorts((), HostAddress(self.host, port))
-                        for port in self.config.numbered_ports
-                    ],
-                ),
+                logical=self._logical_ports() if self.has_listener else None,
                 files=self.files,
                 clock_ms=clock_ms,
                 dial=self.network.dialer(self.host),
@@ -192,11 +195,18 @@ class BrokerProcess(Process):
             self.serving(parts.broker.server, BROKER_PORT),
             AsyncExitStack() as ports,
         ):
-            assert parts.listener is not None
-            self.running, self.logical_listener = parts.broker, parts.listener
-            numbered = (LOGICAL_PORT, *self.config.numbered_ports)
-            for server, port in zip(parts.listener.servers, numbered, strict=True):
-                await ports.enter_async_context(self.serving(server, port))
+            self.running = parts.broker
+            if parts.listener is not None:
+                self.logical_listener = parts.listener
+                numbered = (LOGICAL_PORT, *self.config.numbered_ports)
+                for server, port in zip(parts.listener.servers, numbered, strict=True):
+                    await ports.enter_async_context(self.serving(server, port))
             yield
         failures = self.running.context.supervisor.failures
         assert not failures, f"tasks of {self.name} have failed: {dict(failures)}"
+
+    def _logical_ports(self) -> LogicalPorts:
+        numbered = [
+            LogicalPorts((), HostAddress(self.host, port)) for port in self.config.numbered_ports
+        ]
+        return LogicalPorts((), HostAddress(self.host, LOGICAL_PORT), numbered)

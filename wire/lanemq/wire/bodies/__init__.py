@@ -10,7 +10,12 @@ from ._connections import (
     ProducerInfo,
     ProducerTable,
 )
-from ._groups import GroupList, SubscriptionGroupConfig, SubscriptionGroupWrapper
+from ._groups import (
+    GroupList,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+    SubscriptionGroupWrapper,
+)
 from ._heartbeat import (
     CheckClientRequestBody,
     ConsumeFromWhere,
@@ -36,9 +41,19 @@ from ._offsets import (
     ResetOffsetBody,
     ResetOffsetListBody,
 )
+from ._proxy import (
+    AddedQueues,
+    DirectGroup,
+    KeyLogStatus,
+    OtherProxy,
+    ProxiedBroker,
+    ProxiedTopic,
+    ProxyStatus,
+    ProxyWorker,
+)
 from ._queues import MessageQueue
 from ._register import RegisterBrokerBody
-from ._route import MASTER_ID, BrokerData, ClusterInfo, QueueData, RouteData
+from ._route import MASTER_ID, BrokerData, ClusterInfo, QueueData, RouteData, StaticQueue
 from ._running_info import (
     ConsumeMessageDirectlyResultBody,
     ConsumeResult,
@@ -62,11 +77,19 @@ from ._stats import (
     TopicStatsTable,
 )
 from ._store import CheckRocksdbCqWriteProgressBody, CheckRocksdbCqWriteResult, CheckStatus
-from ._topics import DataVersion, TopicConfig, TopicConfigWrapper, TopicFilterType, TopicList
+from ._topics import (
+    DataVersion,
+    TopicConfig,
+    TopicConfigList,
+    TopicConfigWrapper,
+    TopicFilterType,
+    TopicList,
+)
 
 __all__ = [
     "MASTER_ID",
     "AclInfo",
+    "AddedQueues",
     "Body",
     "BrokerData",
     "BrokerStatsData",
@@ -92,11 +115,13 @@ __all__ = [
     "ConsumerRunningInfo",
     "DataVersion",
     "DelayOffsetTable",
+    "DirectGroup",
     "ExpressionType",
     "GetConsumerStatusBody",
     "GroupList",
     "HeartbeatData",
     "KVTable",
+    "KeyLogStatus",
     "LockBatch",
     "LockBatchResult",
     "MessageModel",
@@ -105,6 +130,7 @@ __all__ = [
     "MessageQueueOffset",
     "MessageQueueOffsets",
     "OffsetWrapper",
+    "OtherProxy",
     "PolicyEntryInfo",
     "PolicyInfo",
     "PopProcessQueueInfo",
@@ -113,6 +139,10 @@ __all__ = [
     "ProducerData",
     "ProducerInfo",
     "ProducerTable",
+    "ProxiedBroker",
+    "ProxiedTopic",
+    "ProxyStatus",
+    "ProxyWorker",
     "QueryAssignmentBody",
     "QueryAssignmentResult",
     "QueryConsumeQueueBody",
@@ -124,11 +154,14 @@ __all__ = [
     "ResetOffsetBody",
     "ResetOffsetListBody",
     "RouteData",
+    "StaticQueue",
     "SubscriptionData",
     "SubscriptionGroupConfig",
+    "SubscriptionGroupList",
     "SubscriptionGroupWrapper",
     "TagExpression",
     "TopicConfig",
+    "TopicConfigList",
     "TopicConfigWrapper",
     "TopicFilterType",
     "TopicList",

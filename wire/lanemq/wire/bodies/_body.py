@@ -11,13 +11,16 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from .. import fastjson
 from .._errors import RemoteProtocolError
 from .._numbers import INT32, INT64, Int
 
 EXTRA = "extra"
+KEPT_BYTES_MIN: Final = 4 << 10
+KEPT_BYTES_MAX: Final = 512 << 10
+"""The longest body that is kept after it was read; longer ones are read in threads, and once."""
 
 Reader = Callable[[object], Any]
 
@@ -35,8 +38,20 @@ class Body:
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview | str) -> Self:
-        """Read a body. Raises ``RemoteProtocolError`` naming the member that is wrong."""
-        return cls.from_json(fastjson.loads(data))
+        """Read a body. Raises ``RemoteProtocolError`` naming the member that is wrong.
+
+        The long body that was read last is kept: what checks the rights to a request and what
+        handles it read the same one.
+        """
+        global _last
+        if not isinstance(data, bytes) or len(data) < KEPT_BYTES_MIN:
+            return cls.from_json(fastjson.loads(data))
+        kind, kept, body = _last
+        if kept is not data or kind is not cls:
+            body = cls.from_json(fastjson.loads(data))
+            if len(data) <= KEPT_BYTES_MAX:
+                _last = (cls, data, body)
+        return typing.cast(Self, body)
 
     @classmethod
     def from_json(cls, value: object) -> Self:
@@ -84,6 +99,10 @@ class Body:
     def encode(self, *, standard: bool = False, pretty: bool = False) -> bytes:
         """Write the body as the reference does; the switches are those of ``fastjson.dumps``."""
         return fastjson.dumps(self.to_json(), standard=standard, pretty=pretty)
+
+
+_last: tuple[type[Body], bytes, Body] = (Body, b"", Body())
+"""Class, bytes and value of the long body that was read last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,13 @@ class SubscriptionGroupConfig(Body):
 
 
 @dataclass(frozen=True, slots=True)
+class SubscriptionGroupList(Body):
+    """Several groups (request 225). Source: RocketMQ 5.3.3, SubscriptionGroupList."""
+
+    group_config_list: tuple[SubscriptionGroupConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SubscriptionGroupWrapper(Body):
     """All groups of a broker. ``extra`` keeps the forbiddenTable of 5.x.
 

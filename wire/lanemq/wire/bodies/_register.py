@@ -8,13 +8,19 @@ from typing import ClassVar, Final
 from .. import fastjson
 from .._errors import RemoteProtocolError
 from .._sys_flags import SysFlag
-from ..message._compression import MAX_BODY_BYTES, decompress_body
+from ..frame import MAX_FRAME_BYTES
+from ..message._compression import decompress_body, unpacked_size
 from ._body import Body
 from ._topics import DataVersion, TopicConfig, TopicConfigWrapper
 
 LENGTH: Final = struct.Struct(">i")
 MAPPINGS: Final = "topicQueueMappingInfoMap"
 BEST_COMPRESSION: Final = 9
+UNPACKED_BYTES_MAX: Final = MAX_FRAME_BYTES
+"""Bytes of a registration: what the form that is not compressed can have."""
+TOPICS_MAX: Final = 1 << 17
+"""Topics of a registration in the compressed form, and mappings; about as many as fit a frame in
+the other form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +56,22 @@ class RegisterBrokerBody(Body):
             parts += [_sized(fastjson.dumps(mapping)) for mapping in mappings.values()]
         return zlib.compress(b"".join(parts), BEST_COMPRESSION)
 
+    @staticmethod
+    def unpacked_size(data: bytes, *, max_bytes: int = UNPACKED_BYTES_MAX) -> int:
+        """Return how many bytes the compressed form unpacks to. Raises ``RemoteProtocolError`` for
+        a broken or cut stream, and for more than ``max_bytes``."""
+        return unpacked_size(data, max_bytes=max_bytes)
+
     @classmethod
     def decode_compressed(
-        cls, data: bytes, *, max_bytes: int = MAX_BODY_BYTES
+        cls, data: bytes, *, max_bytes: int = UNPACKED_BYTES_MAX
     ) -> "RegisterBrokerBody":
         """Read the compressed form, of at most ``max_bytes`` when unpacked.
 
-        Raises ``RemoteProtocolError`` where the stream is broken, too long or cut off.
+        A longer one takes no memory. Raises ``RemoteProtocolError`` where the stream is broken, too
+        long or cut off, or has more than ``TOPICS_MAX`` topics.
         """
+        cls.unpacked_size(data, max_bytes=max_bytes)
         reader = _SizedReader(decompress_body(SysFlag.COMPRESSED, data, max_bytes=max_bytes))
         version = DataVersion.decode(reader.text())
         topics = [TopicConfig.decode_text(reader.text()) for _ in range(reader.count())]
@@ -97,6 +111,10 @@ class _SizedReader:
         value = self._length()
         if value * LENGTH.size > len(self._data) - self._at:
             raise RemoteProtocolError(f"a registration is cut off at byte {self._at}")
+        if value > TOPICS_MAX:
+            raise RemoteProtocolError(
+                f"a registration has {value} topics where {TOPICS_MAX} are the most"
+            )
         return value
 
     def text(self) -> str:

@@ -8,6 +8,7 @@ from typing import final
 from .. import fastjson
 from .._errors import RemoteProtocolError
 from .._numbers import Int
+from .._shown import show_text
 from .._sys_flags import Permission
 from ._body import Body
 
@@ -82,7 +83,9 @@ class TopicConfig(Body):
         """Read the short form. Raises ``RemoteProtocolError`` for any other text."""
         name, *rest = text.split(TEXT_SEPARATOR, 5)
         if len(rest) < 4:
-            raise RemoteProtocolError(f"topic configuration of fewer than five parts: {text!r}")
+            raise RemoteProtocolError(
+                f"topic configuration of fewer than five parts: {show_text(text)}"
+            )
         members: dict[str, object] = dict(
             zip(("readQueueNums", "writeQueueNums", "perm", "topicFilterType"), rest, strict=False)
         )
@@ -101,6 +104,13 @@ class TopicConfigWrapper(Body):
     topic_config_table: Mapping[str, TopicConfig] = field(default_factory=dict)
     data_version: DataVersion = field(default_factory=DataVersion)
     extra: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigList(Body):
+    """Several topics (request 18). Source: RocketMQ 5.3.3, CreateTopicListRequestBody."""
+
+    topic_config_list: tuple[TopicConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

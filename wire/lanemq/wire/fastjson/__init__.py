@@ -1,12 +1,21 @@
 """JSON in fastjson's dialect: ``loads`` and ``dumps``, and parts of what ``dumps`` writes."""
 
 from ._reader import MAX_DEPTH, is_quick, loads, most_values
-from ._writer import Written, WrittenObject, dump_member, dump_named, dump_parts, dumps
+from ._writer import (
+    Written,
+    WrittenObject,
+    WrittenParts,
+    dump_member,
+    dump_named,
+    dump_parts,
+    dumps,
+)
 
 __all__ = [
     "MAX_DEPTH",
     "Written",
     "WrittenObject",
+    "WrittenParts",
     "dump_member",
     "dump_named",
     "dump_parts",

@@ -17,7 +17,7 @@ class ToJson(Protocol):
     def to_json(self) -> dict[str, object]: ...
 
 
-_SCALARS: Final = (str, int, float)  # a tuple: a union would be made anew for each value
+_SCALARS: Final = (str, int, float)  # a tuple: a union would be made again for each value
 _ARRAYS: Final = (list, tuple)
 
 
@@ -65,10 +65,27 @@ class WrittenObject:
             self.parts.append(b"{}")
 
 
+@final
+class WrittenParts:
+    """An object or an array that is written already, in parts that are not joined yet."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, begin: bytes, members: Iterable[bytes], end: bytes) -> None:
+        """Take the brackets, and what is between them; empty ones of these are left out."""
+        self.parts = [begin]
+        for member in members:
+            if member:
+                self.parts += (member, b",")
+        if len(self.parts) > 1:
+            self.parts.pop()
+        self.parts.append(end)
+
+
 def dumps(value: object, *, standard: bool = False, pretty: bool = False) -> bytes:
     """Write ``value`` (dict, list, tuple, str, int, float, bool, None, or with ``to_json``).
 
-    What ``dump_member`` gave is put in as it is, and so is a ``WrittenObject``.
+    What ``dump_member`` gave is put in as it is, and so are ``WrittenObject`` and ``WrittenParts``.
 
     Members that are ``None`` are left out. A key that is an ``int`` stands bare, and one with
     ``to_json`` as an object: old clients need exactly that. ``standard`` puts both in quotes,
@@ -89,6 +106,9 @@ def dump_parts(value: object, *, standard: bool = False, pretty: bool = False) -
     return out
 
 
+_IN_PARTS: Final = (WrittenObject, WrittenParts)
+
+
 class _Writer:
     def __init__(self, out: list[bytes], *, standard: bool, pretty: bool) -> None:
         self._put = out.append
@@ -106,7 +126,7 @@ class _Writer:
             self._array(value, line)
         elif isinstance(value, Written):
             self._put(value)
-        elif isinstance(value, WrittenObject):
+        elif isinstance(value, _IN_PARTS):
             self._put_all(value.parts)
         elif _has_json(value):
             self._object(value.to_json(), line)

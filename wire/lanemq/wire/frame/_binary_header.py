@@ -14,7 +14,7 @@ import construct as cs
 from .._codes import language_code, language_name
 from .._errors import LocalProtocolError, RemoteProtocolError
 from .._layout import fixed_prefix, fixed_struct
-from ._command import Frame, SerializeType
+from ._command import MAX_FIELDS, Frame, SerializeType
 
 SHORT_TEXT = cs.PascalString(cs.Int16sb, "utf8")
 LONG_TEXT = cs.PascalString(cs.Int32sb, "utf8")
@@ -104,7 +104,9 @@ def _fields(header: bytes, at: int) -> dict[str, str]:
     fields: dict[str, str] = {}
     end = len(header)
     try:
-        while at < end:
+        for _ in range(MAX_FIELDS):
+            if at >= end:
+                return fields
             start = at + 2
             middle = start + _SHORT.unpack_from(header, at)[0]
             value_start = middle + 4
@@ -113,6 +115,10 @@ def _fields(header: bytes, at: int) -> dict[str, str]:
                 break
             fields[header[start:middle].decode()] = header[value_start:at].decode()
         else:
+            if at < end:
+                raise RemoteProtocolError(
+                    f"binary header: more than {MAX_FIELDS} fields, no more are read"
+                )
             return fields
     except (struct.error, UnicodeDecodeError):
         pass

@@ -18,6 +18,10 @@ JAVA: Final = LanguageCode.JAVA.name
 """The language in the frames of Apache's own clients, brokers and tools."""
 
 
+MAX_FIELDS: Final = 1024
+"""Most ext fields of a header that we read; requests have some dozens."""
+
+
 @final
 class SerializeType(IntEnum):
     """The encoding of a frame's header."""

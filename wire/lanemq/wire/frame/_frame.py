@@ -37,7 +37,8 @@ LEGACY_MAX_FRAME_BYTES: Final = 8 << 20
 """The longest frame that a 3.2.6 client takes; it closes the connection at a longer one."""
 
 MAX_HEADER_BYTES: Final = 1 << 20
-"""The longest header we read; with everything a client may put there it stays below 100 KiB."""
+"""The longest header we read. Those of requests stay below 200 KiB: property strings have 32,767
+bytes at most, and JSON makes at most six of one. The answer to a batch has the message ids."""
 
 _LENGTH = fixed_struct(cs.Struct("length" / cs.Int32sb)).struct
 _HEAD = fixed_struct(HEAD).struct

@@ -5,13 +5,14 @@ refuses is read again, member by member, by wider rules. Unlike bodies, headers 
 Source: RocketMQ 4.9.8, RemotingCommand, RemotingSerializable.
 """
 
+from collections.abc import Sized
 from typing import Annotated, Final, final
 
 import msgspec
 
 from .._codes import LanguageCode
 from .._errors import LocalProtocolError, RemoteProtocolError
-from ._command import Frame, SerializeType
+from ._command import MAX_FIELDS, Frame, SerializeType
 
 INT32_MIN: Final = -(1 << 31)
 INT32_MAX: Final = (1 << 31) - 1
@@ -37,6 +38,10 @@ class JsonHeader(
     remark: str | None = None
     serialize_type: str | None = None  # an echo of the type byte; Java writes it, nobody reads it
 
+
+_LONG_BYTES: Final = 256 << 10
+_LONG_NAMES_MAX: Final = 1 << 14
+"""A header of more bytes is read only if it has no more names; so long takes reading the names."""
 
 _NAMES: Final = frozenset(field.encode_name for field in msgspec.structs.fields(JsonHeader))
 _DECODER = msgspec.json.Decoder(JsonHeader)
@@ -77,11 +82,15 @@ def decode_json_header(header: bytes, body: bytes) -> Frame:
 
     Raises ``RemoteProtocolError``, naming the member or the byte.
     """
+    if len(header) > _LONG_BYTES and (names := header.count(b'":')) > _LONG_NAMES_MAX:
+        raise RemoteProtocolError(f"JSON header: up to {names} members, {MAX_FIELDS} are read")
     try:
         members = _DECODER.decode(header)
     except (ValueError, RecursionError):
         return _decode_widely(header, body)
     echo = members.serialize_type
+    if members.fields is not None:
+        _check_number(members.fields)
     return Frame(
         members.code,
         members.opaque,
@@ -99,6 +108,7 @@ def decode_json_header(header: bytes, body: bytes) -> Frame:
 def _decode_widely(header: bytes, body: bytes) -> Frame:
     try:
         members = _MEMBERS_DECODER.decode(header)
+        _check_number(members)
         extra = {
             name: _ANY_DECODER.decode(value)
             for name, value in members.items()
@@ -128,8 +138,17 @@ def _decode_widely(header: bytes, body: bytes) -> Frame:
 def _fields(member: msgspec.Raw | None) -> dict[str, str]:
     if member is None or bytes(member) == b"null":
         return {}
-    texts = {name: _text(value) for name, value in _MEMBERS_DECODER.decode(member).items()}
+    written = _MEMBERS_DECODER.decode(member)
+    _check_number(written)
+    texts = {name: _text(value) for name, value in written.items()}
     return {name: text for name, text in texts.items() if text is not None}
+
+
+def _check_number(members: Sized) -> None:
+    if len(members) > MAX_FIELDS:
+        raise RemoteProtocolError(
+            f"JSON header: {len(members)} members, at most {MAX_FIELDS} are read"
+        )
 
 
 def _text(member: msgspec.Raw | None) -> str | None:

@@ -39,7 +39,18 @@ from ._clients import (
     UnregisterClient,
 )
 from ._header import Header
-from ._kv import KvGet, KvMultiGet, KvScan, KvState, KvStatus, KvWatch, KvWrite
+from ._kv import (
+    KvFollow,
+    KvGet,
+    KvLeases,
+    KvMultiGet,
+    KvRange,
+    KvScan,
+    KvState,
+    KvStatus,
+    KvWatch,
+    KvWrite,
+)
 from ._nameserver import (
     AddWritePermOfBroker,
     AddWritePermOfBrokerResponse,
@@ -78,17 +89,14 @@ from ._read import (
     GetEarliestMsgStoretime,
     GetEarliestMsgStoretimeResponse,
     GetMaxOffset,
-    GetMaxOffsetResponse,
     GetMinOffset,
-    GetMinOffsetResponse,
+    OffsetResponse,
     PullMessage,
     PullMessageResponse,
     QueryConsumerOffset,
-    QueryConsumerOffsetResponse,
     QueryMessage,
     QueryMessageResponse,
     SearchOffset,
-    SearchOffsetResponse,
     UpdateConsumerOffset,
     ViewMessage,
 )
@@ -105,11 +113,8 @@ from ._send import (
     SendMessageV2,
 )
 from ._store import CheckRocksdbCqWriteProgress, ExportRocksdbConfigToJson
-from ._tables import REQUEST_HEADERS, RESPONSE_HEADERS
 
 __all__ = [
-    "REQUEST_HEADERS",
-    "RESPONSE_HEADERS",
     "AckMessage",
     "AddWritePermOfBroker",
     "AddWritePermOfBrokerResponse",
@@ -146,9 +151,7 @@ __all__ = [
     "GetKVConfigResponse",
     "GetKVListByNamespace",
     "GetMaxOffset",
-    "GetMaxOffsetResponse",
     "GetMinOffset",
-    "GetMinOffsetResponse",
     "GetProducerConnectionList",
     "GetRouteInfo",
     "GetSubscriptionGroupConfig",
@@ -157,8 +160,11 @@ __all__ = [
     "GetTopicsByCluster",
     "Header",
     "HeartbeatResponse",
+    "KvFollow",
     "KvGet",
+    "KvLeases",
     "KvMultiGet",
+    "KvRange",
     "KvScan",
     "KvState",
     "KvStatus",
@@ -167,6 +173,7 @@ __all__ = [
     "Notification",
     "NotificationResponse",
     "NotifyConsumerIdsChanged",
+    "OffsetResponse",
     "PeekMessage",
     "PollingInfo",
     "PollingInfoResponse",
@@ -178,7 +185,6 @@ __all__ = [
     "QueryConsumeQueue",
     "QueryConsumeTimeSpan",
     "QueryConsumerOffset",
-    "QueryConsumerOffsetResponse",
     "QueryCorrectionOffset",
     "QueryDataVersion",
     "QueryDataVersionResponse",
@@ -197,7 +203,6 @@ __all__ = [
     "ResetOffset",
     "ResumeCheckHalfMessage",
     "SearchOffset",
-    "SearchOffsetResponse",
     "SendMessage",
     "SendMessageResponse",
     "SendMessageV2",

@@ -57,6 +57,25 @@ class Header(msgspec.Struct, frozen=True, gc=False, rename="camel"):
         return fields
 
     @classmethod
+    def names(cls, *attributes: str) -> tuple[str, ...]:
+        """Return the names that fields have on the wire, for templates of hot answers.
+
+        Raises ``KeyError`` for one that the header does not declare.
+        """
+        declared = _names(cls)
+        return tuple(declared[attribute] for attribute in attributes)
+
+    @classmethod
+    def rewritten(cls, fields: Mapping[str, str], **values: int | str) -> dict[str, str]:
+        """Return ext fields with some of the header's own replaced; all others stay, known or not.
+
+        For requests that go on as they are but for these: a header that is read and written loses
+        what it does not declare. Raises ``KeyError`` for one that the header does not declare.
+        """
+        names = cls.names(*values)
+        return {**fields, **dict(zip(names, map(str, values.values()), strict=True))}
+
+    @classmethod
     def _from_unusual_fields(cls, fields: Mapping[str, str]) -> Self:
         """Read the number and truth texts that only Java takes, or say what is wrong."""
         values: dict[str, object] = {}
@@ -92,6 +111,11 @@ def _plan(header: type[Header]) -> tuple[tuple[str, str, bool], ...]:
     return tuple(
         (field.encode_name, field.name, field.required) for field in msgspec.structs.fields(header)
     )
+
+
+@cache
+def _names(header: type[Header]) -> dict[str, str]:
+    return {field.name: field.encode_name for field in msgspec.structs.fields(header)}
 
 
 def _kind(declared: Any) -> type:  # noqa: ANN401 - a field's annotation may be any form

@@ -86,6 +86,62 @@ class KvWatch(Header, frozen=True):
 
 
 @final
+class KvRange(Header, frozen=True):
+    """KV_RANGE 310428: the keys from ``begin`` up to, but without, ``end``; without, all others.
+
+    The next page has the cursor of this one as ``begin``, or with ``reverse`` as ``end``. At a
+    ``revision`` it has the entries of then, and that number counts the records that are in it.
+    """
+
+    begin: str = ""
+    end: str | None = None
+    namespace: str = "default"
+    limit: Long = 1000
+    reverse: bool = False
+    keys_only: bool = False
+    count_only: bool = False
+    revision: Long | None = None
+    partition: Long = 0
+    partitions: Long = 1
+
+
+@final
+class KvFollow(Header, frozen=True):
+    """KV_FOLLOW 310429: changes as KV_WATCH has them, of the keys from ``begin`` up to ``end``.
+
+    With ``previous`` each has the entry that was there before it.
+    """
+
+    position: Long
+    begin: str = ""
+    end: str | None = None
+    index: Long = 0
+    namespace: str = "default"
+    limit: Long = 1000
+    wait_millis: Long = 0
+    previous: bool = False
+    partition: Long = 0
+    partitions: Long = 1
+
+
+@final
+class KvLeases(Header, frozen=True):
+    """KV_LEASES 310430: one lease with its keys, or leases in the order of their numbers, from
+    ``first`` on; those of the account that asks.
+
+    ``of_any`` has those of all others, too: that takes the right to all keys of the namespace.
+    """
+
+    namespace: str = "default"
+    lease: Long | None = None
+    first: Long = 0
+    limit: Long = 1000
+    of_any: bool = False
+    partition: Long = 0
+    partitions: Long = 1
+
+
+@final
 class KvStatus(Header, frozen=True):
     """KV_STATUS 310426: of what the broker has of a namespace, or of all namespaces.
 

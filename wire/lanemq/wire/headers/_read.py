@@ -93,8 +93,12 @@ class QueryConsumerOffset(Header, frozen=True):
 
 
 @final
-class QueryConsumerOffsetResponse(Header, frozen=True):
-    """Source: RocketMQ 4.9.8, QueryConsumerOffsetResponseHeader."""
+class OffsetResponse(Header, frozen=True):
+    """The answer to questions for an offset: 14, 29, 30 and 31.
+
+    Source: RocketMQ 4.9.8, QueryConsumerOffsetResponseHeader, SearchOffsetResponseHeader,
+    GetMaxOffsetResponseHeader, GetMinOffsetResponseHeader, which are the same.
+    """
 
     offset: Long
 
@@ -123,13 +127,6 @@ class SearchOffset(Header, frozen=True):
 
 
 @final
-class SearchOffsetResponse(Header, frozen=True):
-    """Source: RocketMQ 4.9.8, SearchOffsetResponseHeader."""
-
-    offset: Long
-
-
-@final
 class GetMaxOffset(Header, frozen=True):
     """GET_MAX_OFFSET 30; ``logical_queue`` is of 5.0.0-PREVIEW only.
 
@@ -143,25 +140,11 @@ class GetMaxOffset(Header, frozen=True):
 
 
 @final
-class GetMaxOffsetResponse(Header, frozen=True):
-    """Source: RocketMQ 4.9.8, GetMaxOffsetResponseHeader."""
-
-    offset: Long
-
-
-@final
 class GetMinOffset(Header, frozen=True):
     """GET_MIN_OFFSET 31. Source: RocketMQ 4.9.8, GetMinOffsetRequestHeader."""
 
     topic: str
     queue_id: Int
-
-
-@final
-class GetMinOffsetResponse(Header, frozen=True):
-    """Source: RocketMQ 4.9.8, GetMinOffsetResponseHeader."""
-
-    offset: Long
 
 
 @final

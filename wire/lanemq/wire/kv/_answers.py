@@ -39,13 +39,21 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     key: bytes
     value: bytes
     version: int
-    """1 for the first put after absence, then one more with each."""
+    """1 for the first put of a key, then one more with each. After an absence it is greater than
+    any that an entry of the partition had when it went, so that no version comes again."""
     modified: int
     """Number of the last put's record in the log of its partition."""
     create_time_ms: int
     update_time_ms: int
     expires_ms: int = 0
-    """The time at which it is gone; 0 is never."""
+    """The time at which it is gone; 0 is never, or with its lease."""
+    lease: int = 0
+    """The number of the lease that it is under; 0 for none."""
+
+    @property
+    def revision(self) -> int:
+        """The number of records of the log up to the one that put it: 1 for the first record."""
+        return self.modified + 1
 
 
 @final
@@ -70,6 +78,24 @@ class Page(msgspec.Struct, frozen=True, array_like=True):
 
 
 @final
+class RangePage(msgspec.Struct, frozen=True, array_like=True):
+    """Entries of a range of keys, in byte order or in reverse; those of a partition are of one
+    moment."""
+
+    entries: list[Entry]
+    cursor: bytes | None
+    """The key to go on from, or in reverse the end to go on with; None at the end."""
+    position: int
+    """Number of records of the log that are in it; -1 for several partitions."""
+    clock_ms: int = 0
+    """The time of the log at that moment, in milliseconds since 1970."""
+    count: int = 0
+    """Number of the entries that were counted for this page, those listed included."""
+    positions: tuple[int, ...] = ()
+    """Positions of the partitions that are in it, in order; clients put them there."""
+
+
+@final
 class NamespaceStatus(msgspec.Struct, frozen=True, array_like=True):
     """A namespace at one moment. Positions count records of its log."""
 
@@ -82,6 +108,7 @@ class NamespaceStatus(msgspec.Struct, frozen=True, array_like=True):
     clock_ms: int
     """The time of the log, in milliseconds since 1970."""
     state_hash: str
+    """The hash of all entries; empty for those who may not read all keys."""
     changes_from: int
     """Changes before this position are not known any more."""
     lost: bool
@@ -94,6 +121,20 @@ class NamespaceStatus(msgspec.Struct, frozen=True, array_like=True):
     is_open: bool = True
     """True if the broker takes reads and writes of the partition; it is not so while it is taken
     over, and once it is elsewhere."""
+    identity: str = ""
+    """The identity of the namespace, made at its creation; empty until one of an earlier version
+    has got one."""
+    leases: int = 0
+    """Number of leases."""
+    watchers: int = 0
+    """Number of watches that wait for changes now."""
+    changes: int = 0
+    """Number of changes that are kept: the history."""
+    end: int = 0
+    """Number of records in the log; those from ``position`` on are not applied yet."""
+    expired: int = 0
+    """Number of entries and leases that have ended by their time since the broker has the state
+    open; a redo of the log counts as well."""
 
 
 @final
@@ -119,12 +160,41 @@ class StateRows(msgspec.Struct, frozen=True, array_like=True):
 
 
 @final
+class LeaseStatus(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A lease, in one partition or in all."""
+
+    lease: int
+    """Its number."""
+    ttl_ms: int
+    """The time that each keep-alive gives it."""
+    left_ms: int
+    """The time that is left; 0 where it ends at any moment."""
+    count: int
+    """Number of keys under it."""
+    keys: tuple[bytes, ...] = ()
+    """These keys in their order, where the one lease was asked for."""
+
+
+@final
+class LeasePage(msgspec.Struct, frozen=True, array_like=True):
+    """Leases in the order of their numbers."""
+
+    leases: list[LeaseStatus]
+    cursor: int | None
+    """The number to go on from; None at the end."""
+    position: int
+    """Number of records of the log that are in it."""
+
+
+@final
 class ChangeKind:
     """The change of a key."""
 
     PUT: Final = 0
     DELETE: Final = 1
     EXPIRE: Final = 2
+    PROGRESS: Final = 3
+    """No change: all before its position have come. Clients make it."""
 
 
 @final
@@ -141,6 +211,8 @@ class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
     value: bytes | None = None
     partition: int = 0
     """The partition of the key, of which ``position`` is; clients put it there."""
+    previous: Entry | None = None
+    """The entry before the change, if it was asked for; None also if it is no longer known."""
 
 
 @final

@@ -4,6 +4,7 @@ Source: the proposal "Support KV semantic storage" (RIP-22), which Apache Rocket
 """
 
 import re
+from hashlib import blake2b
 from typing import Final
 from zlib import crc32
 
@@ -16,7 +17,21 @@ OP_TYPE_PROPERTY: Final = "kv_opType"
 KEY_PROPERTY: Final = "key"
 CLIENT_PROPERTY: Final = "kv_client"
 """Property with the id of the writer, its sequence number, and the lowest one it still waits for:
-``id:sequence:waits``."""
+``id:sequence:waits``. The id of an account's writer is ``owned_client``."""
+OWNER_MARK: Final = "/"
+"""Character that no client id has. Behind it is the account that a writer belongs to."""
+SEQUENCE_MAX: Final = 10**18 - 1
+"""Greatest sequence number of a write: the log has 18 digits for it."""
+IDENTITY_PROPERTY: Final = "kv_identity"
+"""Property with the identity of the namespace, in the first record of a partition; in the log of
+an earlier version in a later one. From that record on versions never come again."""
+
+TIME_PROPERTY: Final = "kv_time"
+"""Property with the log's time of a record in milliseconds, where that of its storing is another:
+after a step of the broker's clock."""
+
+LESSOR_PROPERTY: Final = "kv_lessor"
+"""Property of a record about leases: who has asked for it, as ``lessor_of`` names them."""
 
 KEY_BYTES_MAX: Final = 4 << 10
 VALUE_BYTES_MAX: Final = 4 << 20
@@ -24,12 +39,22 @@ OPERATION_BYTES_MAX: Final = VALUE_BYTES_MAX + (16 << 10)
 """Longest body of an operation, and so of a record: all keys and values of a batch together."""
 STEPS_MAX: Final = 1024
 """Most keys of one batch or multi-get."""
+LOAD_ENTRIES_MAX: Final = 8192
+"""Most entries of one load: they are applied in one turn of the broker's loop."""
 PAGE_ENTRIES_MAX: Final = 1000
 PAGE_BYTES_MAX: Final = 1 << 20
 HASH_BYTES: Final = 32
 """Length of the hash of a state."""
 TTL_MS_MAX: Final = 10 * 365 * 86_400_000
+LEASE_MAX: Final = (1 << 53) - 1
+"""Greatest number of a lease: JSON readers that know no integers keep it exact."""
+LEASE_KEYS_MAX: Final = 1024
+"""Most keys of one lease in a partition: they go together, in one record."""
+LEASES_MAX: Final = 50_000
+"""Most leases of a partition, of which one lessor has a fifth at most."""
 CLIENT_CHARACTERS_MAX: Final = 64
+OWNER_BYTES: Final = 16
+"""Length of the digest of the account of a writer."""
 NAMESPACE_CHARACTERS_MAX: Final = 64
 PARTITIONS_MAX: Final = 64
 PARTITION_MARK: Final = "@"
@@ -68,9 +93,49 @@ def namespace_problem(namespace: str) -> str | None:
     return _problem("namespace", namespace, NAMESPACE_CHARACTERS_MAX)
 
 
+def owned_client(client: str, account: str) -> str:
+    """Return the id of a writer of an account; ``client`` itself where no account has signed.
+
+    The id that a client has chosen is followed by a digest of both. So writers of two accounts are
+    never one, and readers of the log are told which writes are one writer's, and not whose.
+    """
+    if not client or not account:
+        return client
+    data = f"{client}{OWNER_MARK}{account}".encode("utf-8", "surrogatepass")
+    return f"{client}{OWNER_MARK}{blake2b(data, digest_size=OWNER_BYTES).hexdigest()}"
+
+
+def chosen_client(writer: str) -> str | None:
+    """Return the id that the client of an account's writer has chosen; None for any other."""
+    client, mark, _ = writer.partition(OWNER_MARK)
+    return client if client and mark else None
+
+
+def lessor_of(account: str, host: str) -> str:
+    """Return the name of whoever asks for a lease: a digest of the account, or else the address.
+
+    A lease belongs to its lessor's account. Those that are granted without one are everybody's
+    who needs none; their addresses have shares of them.
+    """
+    if not account:
+        return host
+    data = account.encode("utf-8", "surrogatepass")
+    return OWNER_MARK + blake2b(data, digest_size=OWNER_BYTES, person=b"lessor").hexdigest()
+
+
+def lessor_account(lessor: str) -> str:
+    """Return the part of ``lessor_of`` to which a lease belongs; empty without an account."""
+    return lessor if lessor.startswith(OWNER_MARK) else ""
+
+
 def client_problem(client: str) -> str | None:
     """Return the reason why an id is not legal for a writer; None for a legal one."""
     return _problem("client id", client, CLIENT_CHARACTERS_MAX)
+
+
+def identity_problem(identity: str) -> str | None:
+    """Return the reason why a text is no identity of a namespace; None for a legal one."""
+    return _problem("identity", identity, CLIENT_CHARACTERS_MAX)
 
 
 def _problem(kind: str, name: str, characters_max: int) -> str | None:

@@ -17,11 +17,13 @@ from .._errors import RemoteProtocolError
 from .._numbers import LONG_MAX
 from ._names import (
     KEY_BYTES_MAX,
+    LEASE_MAX,
     OPERATION_BYTES_MAX,
     PARTITIONS_MAX,
     STEPS_MAX,
     TTL_MS_MAX,
     VALUE_BYTES_MAX,
+    identity_problem,
 )
 
 
@@ -43,10 +45,29 @@ class OpType:
     """Nothing but the time of the record: entries expire by it."""
     BEGIN: Final = "begin"
     """The first record of a partition at a broker, which says what follows (``Beginning``)."""
+    DROP: Final = "drop"
+    """Deletes the namespace; the body is its identity in UTF-8. Nothing follows."""
+    IMPORT: Final = "import"
+    """Empties the partition for a snapshot; no read is answered until ``IMPORTED``."""
+    IMPORTED: Final = "imported"
+    """All entries of the snapshot are there."""
+    COMPACT: Final = "compact"
+    """Forgets the changes before a revision, so that earlier ones cannot be read; the body is
+    that revision as msgpack."""
+    TXN: Final = "txn"
+    """Comparisons, and what is done if they hold or do not; see ``_txn``."""
+    LEASE: Final = "lease"
+    """Grants a lease; see ``_leases`` for the body of this and the next two."""
+    ALIVE: Final = "alive"
+    """Lets the whole time of a lease begin again."""
+    REVOKE: Final = "revoke"
+    """Ends a lease; its keys are deleted."""
 
 
 ONE_STEP: Final = frozenset({OpType.PUT, OpType.DELETE, OpType.CAS})
-WITHOUT_BODY: Final = frozenset({OpType.CLEAR, OpType.CREATE, OpType.TICK})
+WITHOUT_BODY: Final = frozenset(
+    {OpType.CLEAR, OpType.CREATE, OpType.TICK, OpType.IMPORT, OpType.IMPORTED}
+)
 
 
 @final
@@ -67,11 +88,18 @@ class Step(msgspec.Struct, frozen=True, array_like=True, gc=False):
     action: Action
     value: bytes = b""
     ttl_ms: int = 0
-    """Life of the entry in milliseconds, by the log's times; 0 is forever."""
+    """Life of the entry in milliseconds, by the log's times; 0 is forever. A negative one is the
+    number of a lease, without its sign: the entry is there as long as that. (A broker without
+    leases refuses it, where it would pass over a field of its own.)"""
     if_version: int | None = None
     """Condition: the entry has this version; 0 is that there is none."""
     if_value: bytes | None = None
     """Condition: the entry has this value."""
+
+    @property
+    def lease(self) -> int:
+        """The lease that a put is under; 0 for none."""
+        return max(0, -self.ttl_ms)
 
 
 _Key = Annotated[bytes, msgspec.Meta(min_length=1, max_length=KEY_BYTES_MAX)]
@@ -108,6 +136,7 @@ _PUT: Final = Action.PUT  # an attribute of an enum takes as long as a small fun
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _STEPS: Final = msgspec.msgpack.Decoder(list[Step])
 _ENTRIES: Final = msgspec.msgpack.Decoder(list[LoadedEntry])
+_REVISION: Final = msgspec.msgpack.Decoder(Annotated[int, msgspec.Meta(ge=0, le=LONG_MAX)])
 _BEGINNING: Final = msgspec.msgpack.Decoder(Beginning)
 
 
@@ -135,6 +164,33 @@ def decode_beginning(body: bytes) -> Beginning:
     if not (0 <= found.partition < found.partitions <= PARTITIONS_MAX and found.position >= 0):
         raise RemoteProtocolError(f"a begin of partition {found.partition} of {found.partitions}")
     return found
+
+
+def encode_compact(revision: int) -> bytes:
+    """Encode the body of a compact."""
+    return _ENCODER.encode(revision)
+
+
+def decode_compact(body: bytes) -> int:
+    """Decode and check the body of a compact. Raises ``RemoteProtocolError``."""
+    try:
+        revision: int = _REVISION.decode(body)
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(f"the body of compact cannot be read: {error}") from error
+    return revision
+
+
+def encode_drop(identity: str) -> bytes:
+    """Encode the body of a drop."""
+    return identity.encode()
+
+
+def decode_drop(body: bytes) -> str:
+    """Decode and check the body of a drop: an identity. Raises ``RemoteProtocolError``."""
+    identity = body.decode("ascii", "replace")
+    if identity and identity_problem(identity) is not None:
+        raise RemoteProtocolError("the body of drop is not the identity of a namespace")
+    return identity
 
 
 def decode_steps(op_type: str, body: bytes) -> list[Step]:
@@ -204,9 +260,10 @@ def check_step(step: Step) -> None:
         return  # nearly all of them, and every record of a redo
     check_key(step.key)
     _check_value(step.value)
-    if not 0 <= step.ttl_ms <= TTL_MS_MAX:
+    if not -LEASE_MAX <= step.ttl_ms <= TTL_MS_MAX:
         raise RemoteProtocolError(
-            f"a ttl of {step.ttl_ms} ms, it has to be 0 (forever) to {TTL_MS_MAX} (ten years)"
+            f"a ttl of {step.ttl_ms} ms, it has to be 0 (forever) to {TTL_MS_MAX} (ten years), or "
+            f"the negative of a lease's number, which is {LEASE_MAX} at most"
         )
     if step.if_version is not None and not 0 <= step.if_version < 1 << 63:
         raise RemoteProtocolError(f"no entry can have version {step.if_version}")

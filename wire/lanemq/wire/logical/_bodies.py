@@ -131,7 +131,7 @@ class Redirect:
 
     @classmethod
     def decode(cls, data: bytes) -> "Redirect | None":
-        """Read the body; None where it is empty: everything is to be asked for anew.
+        """Read the body; None where it is empty: everything is to be asked for again.
 
         Raises ``RemoteProtocolError`` for anything but an array of two segments.
         """

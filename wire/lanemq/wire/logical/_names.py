@@ -5,6 +5,8 @@ Source: RocketMQ 5.0.0-PREVIEW, MixAll, MessageConst, MessageSysFlag, MQClientAP
 
 from typing import Final, NamedTuple
 
+from .._names import PROGRESS_PREFIX
+
 LOGICAL_QUEUE_BROKER: Final = "__logical_queue_broker__"
 """The broker that a client sees its logical queues at; the queue id is the logical index."""
 
@@ -54,6 +56,18 @@ LOGICAL_QUEUES_UNORDERED_MEMBER: Final = "logicalQueuesInfoUnordered"
 LOGICAL_QUEUES_MAP_MEMBER: Final = "logicalQueuesInfoMap"
 """Member of the topic tables that are registered, handed out and kept: topic -> logical queues."""
 
+HOPS_FIELD: Final = "lanemqHops"
+"""Ext field of a forwarded send or commit: the number of hops."""
+
+BORN_HOST_FIELD: Final = "lanemqBornHost"
+"""Ext field of a forwarded send: the address of its sender, packed, in hex digits."""
+
+ORIGIN_ID_FIELD: Final = "lanemqOriginId"
+"""Ext field of a send-back from a logical listener: the offset id that the consumer knows."""
+
+SERVERS_FIELDS: Final = frozenset({HOPS_FIELD, BORN_HOST_FIELD, ORIGIN_ID_FIELD})
+"""Ext fields by which servers speak for their clients; no client has a use for them."""
+
 LOCK_FIELD: Final = "lanemqLock"
 """Ext field of a request to lock or unlock queues (41, 42): they are logical queues, by index.
 
@@ -61,9 +75,7 @@ The broker that a queue ends on lends its lock. Only lanemq's servers say it.
 """
 
 MOVED_FIELD: Final = "lanemqMoved"
-"""Ext field of the answer to that: a queue does not end at this broker, or not any more."""
-
-PROGRESS_PREFIX: Final = "%LQ%"
+"""Ext field of the answer to that: a queue does not end at this broker, or no longer."""
 
 KEPT_FIELD: Final = "lanemqKept"
 """Ext field of an answer with an offset (14): a group has committed it, even where it is 0.
@@ -75,9 +87,10 @@ Brokers that do not say it answer 0 for "none" too, whatever they are asked for.
 def progress_topic(topic: str, delta: int) -> str:
     """Return the name under which a broker keeps groups' progress in logical queues that end on it.
 
-    No topic can have it. ``delta`` is the first logical offset of the queue's last segment: so
-    who looks from the last segment back finds the latest offset first. A migration carries what
-    its source has to its destination. The offsets are logical, the queue id is the index.
+    No topic can have it (``lanemq.wire.has_only_offsets``). ``delta`` is the first logical offset
+    of the queue's last segment: so who looks from the last segment back finds the latest offset
+    first. A migration carries what its source has to its destination. The offsets are logical, the
+    queue id is the index.
     """
     return f"{PROGRESS_PREFIX}{delta}%{topic}"
 

@@ -22,7 +22,7 @@ class GoOn(NamedTuple):
 
     logical_offset: int
     """Behind the offset asked for where messages are gone or not known; before it where the queue
-    went on at a cut, and other messages are there now."""
+    continued at a cut, and other messages are there now."""
 
 
 @final

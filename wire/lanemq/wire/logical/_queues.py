@@ -19,7 +19,7 @@ from ._names import (
     LOGICAL_QUEUES_MEMBER,
     LOGICAL_QUEUES_UNORDERED_MEMBER,
 )
-from ._segment import Segment
+from ._segment import Segment, SegmentKey
 
 MAX_INDEX = (1 << 31) - 1
 
@@ -88,6 +88,10 @@ class LogicalQueues(Mapping[int, Chain]):
                 found[segment.queue_id].append(segment)
         return {queue_id: by_offset(segments) for queue_id, segments in sorted(found.items())}
 
+    def find(self, key: SegmentKey) -> Segment | None:
+        """Return the segment of this identity, in whatever logical queue."""
+        return next((segment for segment in self.segments if segment.key == key), None)
+
     # Changes
 
     def put(self, chain: Chain) -> "LogicalQueues":
@@ -102,6 +106,10 @@ class LogicalQueues(Mapping[int, Chain]):
             index = segment.logical_index
             chains[index] = (chains.get(index) or Chain(index)).put(segment)
         return LogicalQueues(chains.values())
+
+    def without(self, *keys: SegmentKey) -> "LogicalQueues":
+        """Return the logical queues of the segments that have none of these identities."""
+        return LogicalQueues.of(s for s in self.segments if s.key not in keys)
 
     def remove(self, index: int) -> "LogicalQueues":
         """Return a copy without a logical queue. Raises ``KeyError`` if it is not there."""

@@ -2,7 +2,7 @@
 
 A source that was gone past while it was alive gives out messages that have no place in the logical
 queue: behind the first offset of the segment at which the queue went on, other messages are. A
-reader that has had them goes on at the cut, and what it commits counts up to there.
+reader that has had them continues at the cut, and what it commits counts up to there.
 """
 
 from collections.abc import Hashable

@@ -14,8 +14,8 @@ from ._queues import LogicalQueues
 from ._segment import SegmentKey
 
 REPORTED_S: Final = 10.0
-"""Seconds until name servers have heard of a migration, which brokers report at once; after that
-their views count alone. A topic that is deleted and made anew has segments of the same identity."""
+"""Seconds until name servers know of a migration, which brokers report at once; after that their
+views count alone. A topic that is deleted and made again has segments of the same identity."""
 KEPT_MAX: Final = 8
 """Most migrations of one logical queue that are kept; beyond it the oldest are forgotten."""
 

@@ -87,7 +87,7 @@ def in_chain(numbers: Numbers, chain: Chain) -> Numbers:
 
 
 def passed_over(go_on_at: int, asked: int, chain: Chain) -> tuple[ResponseCode, Numbers]:
-    """Return the answer to a pull whose reader has to go on at another offset than it asked for.
+    """Return the answer to a pull whose reader has to continue at another offset than it asked for.
 
     Over a gap between segments the reader simply goes on: told that its offset is illegal, a
     push consumer would leave the queue alone for ten seconds.

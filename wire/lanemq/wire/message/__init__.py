@@ -1,8 +1,10 @@
 """Stored messages, their properties and ids, and the batches they come in."""
 
+from .._names import BROKER_STAGE_PREFIX, STAGE_PREFIX
 from ._batch import (
     BATCH_ENTRY,
     BatchEntry,
+    count_batch,
     decode_batch,
     encode_batch,
 )
@@ -19,13 +21,13 @@ from ._ids import (
     encode_offset_ids,
     unique_key_time_ms,
 )
+from ._many_messages import decode_messages, iter_messages
 from ._message import (
     StoredMessage,
     body_crc,
     decode_message,
-    decode_messages,
-    iter_messages,
     record_content,
+    record_outline,
     record_properties,
     record_size,
 )
@@ -51,12 +53,11 @@ from ._properties import (
 )
 from ._recall_handle import RecallHandle
 from ._stages import (
-    BROKER_STAGE_PREFIX,
     STAGE_OFFSET_MAX,
-    STAGE_PREFIX,
     STAGED_QUEUE_OFFSET_MAX,
     StageRecord,
     Stages,
+    group_of_stage_group,
     is_stage_group,
     stage_group,
 )
@@ -83,6 +84,7 @@ __all__ = [
     "UniqueKeys",
     "body_crc",
     "compress_body",
+    "count_batch",
     "decode_batch",
     "decode_message",
     "decode_messages",
@@ -97,9 +99,11 @@ __all__ = [
     "encode_properties",
     "encode_record",
     "get_property",
+    "group_of_stage_group",
     "is_stage_group",
     "iter_messages",
     "record_content",
+    "record_outline",
     "record_properties",
     "record_size",
     "remove_property",

@@ -17,6 +17,7 @@ COMPRESSION_LEVEL: Final = 5
 # A body of 4 MiB, the limit of a broker, may come out of a few kilobytes. This is the most
 # that one message may unpack to, unless the caller says otherwise.
 MAX_BODY_BYTES: Final = 64 << 20
+PIECE_BYTES: Final = 64 << 10
 ZSTD_WINDOW_BYTES: Final = 8 << 20  # every decoder must grant as much
 
 
@@ -62,6 +63,27 @@ def decompress_body(sys_flag: int, body: bytes, *, max_bytes: int = MAX_BODY_BYT
     if not complete:
         raise RemoteProtocolError("a compressed body ends too early")
     return data
+
+
+def unpacked_size(data: bytes, *, max_bytes: int) -> int:
+    """Return how many bytes a zlib stream unpacks to, of which it keeps ``PIECE_BYTES`` at a time.
+
+    Raises ``RemoteProtocolError`` for a broken or cut stream, and, as soon as it is known, for one
+    of more than ``max_bytes``.
+    """
+    stream, size_bytes, rest = zlib.decompressobj(), 0, data
+    while not stream.eof:
+        try:
+            piece = stream.decompress(rest, PIECE_BYTES)
+        except zlib.error as error:
+            raise RemoteProtocolError(f"broken compressed body: {error}") from error
+        rest = stream.unconsumed_tail
+        size_bytes += len(piece)
+        if size_bytes > max_bytes:
+            raise RemoteProtocolError(f"a compressed body unpacks to more than {max_bytes} bytes")
+        if not piece and not rest and not stream.eof:
+            raise RemoteProtocolError("a compressed body ends too early")
+    return size_bytes
 
 
 # Each reader asks for one byte more than is allowed, which tells "too long" from "just fits".

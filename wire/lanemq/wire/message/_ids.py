@@ -73,15 +73,16 @@ class UniqueKeys:
     """A source of unique keys; makes no clock reading of its own.
 
     ``ip`` has 4 or 16 bytes. ``loader_hash`` is any 32-bit number that sets apart two sources
-    in one process; Java takes the hash of its class loader.
+    of one address and process id; Java takes the hash of its class loader. ``first`` is the
+    counter's first value.
     """
 
-    def __init__(self, ip: bytes, pid: int, loader_hash: int) -> None:
+    def __init__(self, ip: bytes, pid: int, loader_hash: int, first: int = 0) -> None:
         if len(ip) not in (4, 16):
             raise LocalProtocolError(f"an IP has 4 or 16 bytes, not {len(ip)}")
         self._prefix = f"{ip.hex().upper()}{pid & 0xFFFF:04X}{loader_hash & 0xFFFFFFFF:08X}"
         self._month_start_ms = self._next_month_ms = 0
-        self._counter = 0
+        self._counter = first & 0xFFFF
 
     def next(self, now_ms: int) -> str:
         """Return a new key. ``now_ms`` is the time of day in milliseconds since 1970."""

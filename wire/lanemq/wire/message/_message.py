@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any, Final, final
 
 import msgspec
@@ -18,6 +18,7 @@ from ._properties import KEY_SEPARATOR, Property, decode_properties
 CRC_MASK: Final = 0x7FFFFFFF
 HOSTS_V6: Final = int(SysFlag.HOSTS_V6_MASK)
 INT16: Final = struct.Struct(">h")
+INT32: Final = struct.Struct(">i")
 PROLOGUE_BYTES: Final = PROLOGUE.size_bytes
 
 # Looked up once: consumers spend a good part of their time here.
@@ -30,6 +31,8 @@ EPILOGUE_READERS: Final = {
     for hosts, layout in EPILOGUES.items()
 }
 
+HEAD_BYTES_MAX: Final = max(size for _, size in EPILOGUE_READERS.values())
+
 
 def body_crc(body: bytes) -> int:
     """Return the checksum of a record: CRC-32 of the body as stored, without the sign bit."""
@@ -37,7 +40,7 @@ def body_crc(body: bytes) -> int:
 
 
 @final
-class StoredMessage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class StoredMessage(msgspec.Struct, frozen=True, gc=False):
     """One message with what its broker knows about it.
 
     Sizes count bytes; ``queue_offset`` counts messages of one queue, ``log_position`` bytes of
@@ -160,6 +163,37 @@ def record_content(data: bytes, position: int = 0) -> tuple[int, bytes, bytes]:
     return epilogue[2], data[body_at:body_end], data[properties_at:end]
 
 
+def record_outline(size: int, read: Callable[[int, int], bytes]) -> tuple[int, bytes]:
+    """Return the store time and property string of a record of ``size`` bytes, without its body.
+
+    ``read`` returns so many bytes of the record from a place in it on. Raises
+    ``RemoteProtocolError`` as ``decode_message`` does.
+    """
+    head = read(0, min(size, HEAD_BYTES_MAX))
+    if len(head) < PROLOGUE_BYTES:
+        raise RemoteProtocolError("a record is cut off in its head")
+    prologue = read_prologue(head, 0)
+    read_epilogue, head_size = EPILOGUE_READERS[prologue[7] & HOSTS_V6]
+    if prologue[0] != size or len(head) < head_size:
+        raise RemoteProtocolError(f"a record of {size} bytes claims {prologue[0]}")
+    body_size = read_epilogue(head, PROLOGUE_BYTES)[6]
+    if not 0 <= body_size <= size - head_size:
+        raise RemoteProtocolError("a record has a wrong body length")
+    rest = read(head_size + body_size, size - head_size - body_size)
+    bare_size = INT32.pack(size - body_size)
+    bare = bare_size + head[INT32.size : head_size - INT32.size] + INT32.pack(0) + rest
+    store_ms, _, properties = record_content(bare)
+    return store_ms, properties
+
+
+def topic_of(data: bytes | bytearray | memoryview, position: int) -> str:
+    """Decode the topic of the record at ``position``. Raises ``RemoteProtocolError``."""
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"a record at byte {position} has a bad topic: {error}") from None
+
+
 def decode_message(
     data: bytes | bytearray | memoryview, position: int = 0, *, check_crc: bool = False
 ) -> StoredMessage:
@@ -177,10 +211,6 @@ def decode_message(
     body = bytes(data[body_at:body_end])
     if check_crc and crc != body_crc(body):
         raise RemoteProtocolError(f"a record at byte {position} has a body that fails its CRC")
-    try:
-        topic = str(data[topic_at:topic_end], "utf-8")
-    except UnicodeDecodeError as error:
-        raise RemoteProtocolError(f"a record at byte {position} has a bad topic: {error}") from None
     return StoredMessage(
         size_bytes=size,
         magic=magic,
@@ -197,25 +227,6 @@ def decode_message(
         reconsume_times=reconsume_times,
         prepared_transaction_offset=prepared_offset,
         body=body,
-        topic=topic,
+        topic=topic_of(data[topic_at:topic_end], position),
         properties_data=bytes(data[properties_at : position + size]),
     )
-
-
-def iter_messages(
-    data: bytes | bytearray | memoryview, *, check_crc: bool = False
-) -> Iterator[StoredMessage]:
-    """Iterate over the records that fill ``data``, one after another; errors as
-    ``decode_message``."""
-    position, end = 0, len(data)
-    while position < end:
-        message = decode_message(data, position, check_crc=check_crc)
-        yield message
-        position += message.size_bytes
-
-
-def decode_messages(
-    data: bytes | bytearray | memoryview, *, check_crc: bool = False
-) -> list[StoredMessage]:
-    """Decode all records of a pull or query answer; errors as ``decode_message``."""
-    return list(iter_messages(data, check_crc=check_crc))

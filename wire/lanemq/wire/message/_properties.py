@@ -76,6 +76,8 @@ class Property:
     CRC32: Final = "__CRC32#"
     DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
     DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
+    DLQ_REASON: Final = "DLQ_REASON"  # lanemq's: the first line of the last error
+    DLQ_ATTEMPTS: Final = "DLQ_ATTEMPTS"  # lanemq's: deliveries before a message was given up
     TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
 
 

@@ -20,9 +20,7 @@ from typing import Final, final
 
 import msgspec
 
-STAGE_PREFIX: Final = "%STAGE%"
-BROKER_STAGE_PREFIX: Final = "%BROKER_STAGE%"
-"""The prefix where a broker keeps the stages, for clients that know nothing of them."""
+from .._names import BROKER_STAGE_PREFIX, STAGE_PREFIX
 
 _STAGE_BITS: Final = 19
 _OFFSET_BITS: Final = 42
@@ -45,6 +43,18 @@ def stage_group(group: str, strategy: str = "") -> str:
 def is_stage_group(group: str) -> bool:
     """Return whether a group's committed offsets are stage records, and thus no offsets."""
     return group.startswith((STAGE_PREFIX, BROKER_STAGE_PREFIX))
+
+
+def group_of_stage_group(name: str) -> str | None:
+    """Return the group whose stage records are kept under a shadow group; None for any other
+    group."""
+    if name.startswith(BROKER_STAGE_PREFIX):
+        return name.removeprefix(BROKER_STAGE_PREFIX)
+    if not name.startswith(STAGE_PREFIX):
+        return None
+    rest = name.removeprefix(STAGE_PREFIX)
+    _, separator, group = rest[1:].partition("|")
+    return group if rest.startswith("|") and separator else rest
 
 
 @final

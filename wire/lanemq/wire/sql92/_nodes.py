@@ -8,8 +8,9 @@ UnaryInExpression; 5.3.3, ComparisonExpression for CONTAINS, STARTSWITH and ENDS
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias, final
+
+import msgspec
 
 from ._values import Value, compare, compare_doubles, double
 
@@ -17,10 +18,12 @@ Lookup: TypeAlias = Callable[[str], str | None]
 """Gives the property of a name, or None if the message has none."""
 
 
-class Node:
-    """A part of an expression."""
+class Node(msgspec.Struct, frozen=True, gc=False):
+    """A part of an expression.
 
-    __slots__ = ()
+    The garbage collector passes over nodes, which make no circles: consumers may have hundreds of
+    thousands in waiting pulls, and a full collection looks at all objects in one turn.
+    """
 
     def evaluate(self, lookup: Lookup) -> Value:
         """Return its value for one message. Raises ``EvaluationError``."""
@@ -35,8 +38,7 @@ def truth(node: Node, lookup: Lookup) -> bool | None:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Constant(Node):
+class Constant(Node, frozen=True, gc=False):
     """A literal."""
 
     value: Value
@@ -46,8 +48,7 @@ class Constant(Node):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Named(Node):
+class Named(Node, frozen=True, gc=False):
     """The property of a name; case counts."""
 
     name: str
@@ -57,8 +58,7 @@ class Named(Node):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Cast(Node):
+class Cast(Node, frozen=True, gc=False):
     """A property where a condition is due: false, since a text is not a boolean, or unknown."""
 
     operand: Node
@@ -69,8 +69,7 @@ class Cast(Node):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Negative(Node):
+class Negative(Node, frozen=True, gc=False):
     """Minus a number; of anything else, unknown."""
 
     operand: Node
@@ -83,8 +82,7 @@ class Negative(Node):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Not(Node):
+class Not(Node, frozen=True, gc=False):
     operand: Node
 
     def evaluate(self, lookup: Lookup) -> Value:
@@ -93,8 +91,7 @@ class Not(Node):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class And(Node):
+class And(Node, frozen=True, gc=False):
     """False as soon as one operand is; the rest is not looked at then."""
 
     operands: tuple[Node, ...]
@@ -111,8 +108,7 @@ class And(Node):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Or(Node):
+class Or(Node, frozen=True, gc=False):
     """True as soon as one operand is; the rest is not looked at then."""
 
     operands: tuple[Node, ...]
@@ -129,8 +125,7 @@ class Or(Node):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Equal(Node):
+class Equal(Node, frozen=True, gc=False):
     """``=``. Unknown sides are treated unalike, as the reference does it.
 
     Unknown = x is unknown, x = unknown is false, and two unknowns are equal.
@@ -149,8 +144,7 @@ class Equal(Node):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class IsNull(Node):
+class IsNull(Node, frozen=True, gc=False):
     """``IS NULL``: true where a value is unknown, else false; never unknown itself."""
 
     operand: Node
@@ -160,8 +154,7 @@ class IsNull(Node):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Ordered(Node):
+class Ordered(Node, frozen=True, gc=False):
     """``<``, ``<=``, ``>`` or ``>=``: whether ``test`` holds for the comparison's sign.
 
     Two texts are compared as numbers, and are an error if they are not numbers.
@@ -184,8 +177,7 @@ class Ordered(Node):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OneOf(Node):
+class OneOf(Node, frozen=True, gc=False):
     """``IN`` and ``NOT IN`` (``wanted`` False)."""
 
     operand: Node
@@ -198,8 +190,7 @@ class OneOf(Node):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Holds(Node):
+class Holds(Node, frozen=True, gc=False):
     """``CONTAINS``, ``STARTSWITH``, ``ENDSWITH`` and their ``NOT``: never unknown.
 
     Nothing contains the empty text, nor lacks it; a missing property neither.

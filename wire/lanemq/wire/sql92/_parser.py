@@ -45,6 +45,8 @@ NESTING_MAX: Final = 40
 """Parentheses and signs around one thing; the reference ends where its stack does."""
 CHAIN_MAX: Final = 3
 """Comparisons in a row, each of the result of the one before: ``a = b = TRUE`` has two."""
+CONTAINS_MAX: Final = 50
+"""Searches by CONTAINS in an expression: each may look through all properties of a message."""
 
 ORDERS: Final[dict[str, Callable[[int], bool]]] = {
     "<": (0).__gt__,
@@ -69,6 +71,12 @@ class Parser:
             raise SqlInvalid(f"longer than {TEXT_MAX} characters", text[:40] + "...", TEXT_MAX)
         self._tokens = Tokens(text)
         self._nesting = 0
+        self._searches = 0
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens that were read."""
+        return self._tokens.count
 
     def selector(self, *, strict: bool) -> Node:
         """Return the whole expression.
@@ -187,6 +195,10 @@ class Parser:
                 texts.append(self._text())
             self._tokens.expect(")")
             return OneOf(node, frozenset(texts), wanted)
+        if token.kind == "CONTAINS":
+            self._searches += 1
+            if self._searches > CONTAINS_MAX:
+                raise self._invalid(f"more than {CONTAINS_MAX} searches by CONTAINS", token)
         return Holds(node, self._text(), SEARCHES[token.kind], wanted)
 
     def _between(self, node: Node, low: Node, high: Node, token: Token, wanted: bool) -> Node:

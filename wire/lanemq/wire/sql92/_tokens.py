@@ -13,22 +13,32 @@ KEYWORDS: Final = frozenset(
     "NOT AND OR BETWEEN IN TRUE FALSE NULL IS CONTAINS STARTSWITH ENDSWITH".split()  # noqa: SIM905
 )
 
+TOKENS_MAX: Final = 4096
+"""Tokens of an expression, by which it is measured: each takes some microseconds to read. The
+reference has no limit."""
+
 # The longest match wins, as in the reference: `5.` is one token and `007` are three. A line
 # comment needs its line end; without one, `--5` is five.
-_SKIPPED: Final = re.compile(
-    r"(?:[ \t\n\r\f]|--[^\n\r]*[\n\r]|/\*[^*]*\*(?:\*|[^*/][^*]*\*)*/)*",
-)
+_BLOCK_COMMENT: Final = r"/\*[^*]*\*(?:\*|[^*/][^*]*\*)*/"
+_SKIPPED: Final = re.compile(rf"(?:[ \t\n\r\f]|--[^\n\r]*[\n\r]|{_BLOCK_COMMENT})*")
+# Behind the last line end nothing looks for another one at each `--`, which would take quadratic
+# time.
+_SKIPPED_IN_LAST_LINE: Final = re.compile(rf"(?:[ \t\n\r\f]|{_BLOCK_COMMENT})*")
 _TOKEN: Final = re.compile(
     r"""
-      (?P<FLOAT> [0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)? | \.[0-9]+(?:[eE][+-]?[0-9]+)?
+    [ \t\n\r\f]*+
+    (?:
+      (?P<NAME> [a-zA-Z_$][a-zA-Z0-9_$]* )
+    | (?P<FLOAT> [0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)? | \.[0-9]+(?:[eE][+-]?[0-9]+)?
                | [0-9]+[eE][+-]?[0-9]+ )
     | (?P<INTEGER> 0 | [1-9][0-9]*[lL]? )
     | (?P<TEXT> '(?:''|[^'])*' )
-    | (?P<NAME> [a-zA-Z_$][a-zA-Z0-9_$]* )
-    | (?P<SYMBOL> <> | >= | <= | [=<>(),+-] )
+    | (?P<SYMBOL> <> | >= | <= | [=<>(),+] | -(?!-) )
+    )
     """,
     re.VERBOSE,
 )
+_MINUS: Final = re.compile("(?P<SYMBOL>-)")  # in front of another one that begins no comment
 
 
 class Token(NamedTuple):
@@ -46,18 +56,26 @@ class Tokens:
     def __init__(self, text: str) -> None:
         self.text = text
         self._end = 0
-        self._ahead: list[Token] = []
+        self._next: Token | None = None
+        self._read_tokens = 0
+        self._last_line_end = max(text.rfind("\n"), text.rfind("\r"))
 
-    def peek(self, distance: int = 0) -> Token:
-        """Return the next token (or one further ahead). Raises ``SqlInvalid`` if it is invalid."""
-        while len(self._ahead) <= distance:
-            self._ahead.append(self._read())
-        return self._ahead[distance]
+    @property
+    def count(self) -> int:
+        """The number of tokens that were read."""
+        return self._read_tokens
+
+    def peek(self) -> Token:
+        """Return the next token. Raises ``SqlInvalid`` if it is invalid, or one too many."""
+        token = self._next
+        if token is None:
+            token = self._next = self._read()
+        return token
 
     def take(self) -> Token:
         """Return the next token, which is read then."""
-        token = self.peek()
-        del self._ahead[0]
+        token = self._next or self._read()
+        self._next = None
         return token
 
     def expect(self, kind: str) -> Token:
@@ -73,21 +91,32 @@ class Tokens:
         return SqlInvalid(f"{wish}, found {found}", self.text, token.position)
 
     def _read(self) -> Token:
-        text = self.text
-        skipped = _SKIPPED.match(text, self._end)
-        assert skipped is not None  # it matches nothing as well
-        at = skipped.end()
-        if at == len(text):
-            self._end = at
-            return Token("END", "", at)
-        match = _TOKEN.match(text, at)
+        self._read_tokens += 1
+        if self._read_tokens > TOKENS_MAX:
+            raise SqlInvalid(f"more than {TOKENS_MAX} tokens", self.text, self._end)
+        match = _TOKEN.match(self.text, self._end) or self._behind_comments()
         if match is None:
-            raise SqlInvalid(f"{text[at]!r} means nothing", text, at)
+            return Token("END", "", self._end)
         self._end = match.end()
-        kind, word = match.lastgroup, match.group()
+        kind = match.lastgroup
         assert kind is not None
+        word = match[kind]
         if kind == "SYMBOL":
             kind = word
-        elif kind == "NAME" and word.upper() in KEYWORDS:
-            kind = word.upper()
-        return Token(kind, word, at)
+        elif kind == "NAME" and (upper := word.upper()) in KEYWORDS:
+            kind = upper
+        return Token(kind, word, match.start(match.lastgroup or 0))
+
+    def _behind_comments(self) -> re.Match[str] | None:
+        """Pass over comments; return the token behind them, or None at the end of the text."""
+        text = self.text
+        skipped = _SKIPPED if self._end <= self._last_line_end else _SKIPPED_IN_LAST_LINE
+        blanks = skipped.match(text, self._end)
+        assert blanks is not None  # it matches nothing as well
+        at = self._end = blanks.end()
+        if at == len(text):
+            return None
+        match = _TOKEN.match(text, at) or _MINUS.match(text, at)
+        if match is None:
+            raise SqlInvalid(f"{text[at]!r} means nothing", text, at)
+        return match

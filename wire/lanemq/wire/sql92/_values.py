@@ -8,6 +8,7 @@ Source: RocketMQ 4.9.8, ComparisonExpression.__compare; Java's Integer, Long and
 """
 
 import re
+from functools import lru_cache
 from math import copysign, inf, isnan
 from typing import Final, TypeAlias, final
 
@@ -28,32 +29,47 @@ class Long(int):
 Value: TypeAlias = str | int | float | bool | None
 """A value of an expression; None is SQL's NULL: unknown."""
 
-_WHOLE: Final = re.compile(r"[+-]?\d+")
+_SHOWN_CHARACTERS: Final = 128
+_KEPT_NUMBERS: Final = 16
+"""Texts whose numbers are remembered: each term of an expression may look at the same long text."""
+
+NUMBER_CHARACTERS_MAX: Final = 4096
+"""Characters of a text that may be a number, without the blanks around it; a longer text is none.
+The reference has no limit."""
+
+# Digits are never given back, so a text takes linear time, whatever follows them.
+_WHOLE: Final = re.compile(r"[+-]?\d++")
 _DECIMAL: Final = re.compile(
-    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?|([+-]?(?:NaN|Infinity))"
+    r"([+-]?(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+)[fFdD]?"
+    r"|([+-]?(?:NaN|Infinity))"
 )
 _HEXADECIMAL: Final = re.compile(
-    r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
+    r"([+-]?0[xX](?:[0-9a-fA-F]++(?:\.[0-9a-fA-F]*+)?+|\.[0-9a-fA-F]++)[pP][+-]?[0-9]++)[fFdD]?"
 )
 # What Java's String.trim takes away.
 _BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
+@lru_cache(_KEPT_NUMBERS)
 def whole(text: str, low: int, high: int) -> int:
     """Return the number that ``text`` is, as Integer.valueOf and Long.valueOf read it."""
-    if _WHOLE.fullmatch(text) and (text.isascii() or max(text) < "\U00010000"):
-        try:
-            number = int(text)
-        except ValueError:  # Python takes no text of thousands of digits
-            number = high + 1
+    if (
+        len(text) <= NUMBER_CHARACTERS_MAX  # all of which Python reads
+        and _WHOLE.fullmatch(text)
+        and (text.isascii() or max(text) < "\U00010000")
+    ):
+        number = int(text)
         if low <= number <= high:
             return number
-    raise EvaluationError(f"{text!r} is not a whole number from {low} to {high}")
+    raise EvaluationError(f"{_shown(text)} is not a whole number from {low} to {high}")
 
 
+@lru_cache(_KEPT_NUMBERS)
 def double(text: str) -> float:
     """Return the number that ``text`` is, as Double.valueOf reads it."""
     trimmed = text.strip(_BLANKS)
+    if len(trimmed) > NUMBER_CHARACTERS_MAX:
+        raise EvaluationError(f"{_shown(text)} is not a number")
     if match := _DECIMAL.fullmatch(trimmed):
         return float(match[1] or match[2])
     if match := _HEXADECIMAL.fullmatch(trimmed):
@@ -61,7 +77,13 @@ def double(text: str) -> float:
             return float.fromhex(match[1])
         except OverflowError:
             return -inf if trimmed[0] == "-" else inf
-    raise EvaluationError(f"{text!r} is not a number")
+    raise EvaluationError(f"{_shown(text)} is not a number")
+
+
+def _shown(text: str) -> str:
+    """Return what an error says of a text: its beginning, which is all of most."""
+    more = "..." if len(text) > _SHOWN_CHARACTERS else ""
+    return f"{text[:_SHOWN_CHARACTERS]!r}{more}"
 
 
 def compare_doubles(left: float, right: float) -> int:
@@ -79,7 +101,7 @@ def compare_doubles(left: float, right: float) -> int:
 def _convert(text: str, model: Value) -> Value:
     """Convert ``text`` to the type of ``model``, which is a number or a boolean."""
     if type(model) is bool:
-        return text.lower() == "true"
+        return len(text) == len("true") and text.lower() == "true"
     if type(model) is float:
         return double(text)
     if type(model) is Long:

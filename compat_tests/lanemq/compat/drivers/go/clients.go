@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -18,10 +19,13 @@ type chooser struct {
 	turns  producer.QueueSelector
 }
 
-func (c *chooser) Select(m *primitive.Message, queues []*primitive.MessageQueue) *primitive.MessageQueue {
+// choose returns nil where the queue that was asked for does not exist.
+func (c *chooser) choose(
+	m *primitive.Message, queues []*primitive.MessageQueue, turn func() *primitive.MessageQueue,
+) *primitive.MessageQueue {
 	wanted, asked := c.chosen.Load(m)
 	if !asked {
-		return c.turns.Select(m, queues)
+		return turn()
 	}
 	for _, queue := range queues {
 		if queue.QueueId == wanted.(int) {
@@ -204,11 +208,12 @@ func report(asked *request) listener {
 	}
 }
 
-// noPuller asks the client for its pull consumer and passes on why there is none.
+// noPuller says why the client's pull consumer cannot be driven like that of other clients.
 func noPuller(*request) (interface{}, error) {
-	_, err := rocketmq.NewPullConsumer()
-	if err != nil {
-		return nil, absent{"NewPullConsumer of the Go client " + version + " answers: " + err.Error()}
+	opened, err := rocketmq.NewPullConsumer()
+	if err == nil && opened != nil {
+		return nil, absent{"the pull consumer of the Go client " + version +
+			" can list no queues, and ask for no bounds or times"}
 	}
-	return nil, errors.New("the pull consumer is there now and the driver does not use it")
+	return nil, absent{"NewPullConsumer of the Go client " + version + " answers: " + fmt.Sprint(err)}
 }

@@ -70,6 +70,10 @@ var (
 		"open_consumer":  openConsumer,
 		"close_consumer": closeConsumer,
 		"open_puller":    noPuller,
+
+		"open_transaction_producer":  openTransactionProducer,
+		"close_transaction_producer": closeTransactionProducer,
+		"send_in_transaction":        sendInTransaction,
 	}
 )
 

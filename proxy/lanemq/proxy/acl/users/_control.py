@@ -4,21 +4,30 @@ Source: RocketMQ 5.3.3, AuthenticationPipeline, AuthorizationPipeline,
 AuthenticationMetadataManagerImpl.initUser.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 import trio
 
 from lanemq.sdk import Credentials
-from lanemq.wire import Refused, ResponseCode
+from lanemq.storage import system_clock_ms
+from lanemq.wire import ACCESS_KEY_FIELD, Refused, ResponseCode
+from lanemq.wire import RequestCode as Code
 from lanemq.wire.frame import Frame
 
 from ..._settings import ConfigError
 from ...net._session import Session
 from .._refusals import Refusals
-from ._rules import lacking, stranger
+from .._rights import UNLIMITED, Lacking, Rights, Sender
+from .._signature_check import misdirected
+from ._resources import NAME_MAX
+from ._rules import is_limited, lacking, lacking_of, names_group, stranger
 from ._table import User, UserTable, UserType
+
+CLAIMS_MAX: Final = 4096
+"""Groups for which is remembered whether policies name them."""
 
 
 @final
@@ -27,6 +36,7 @@ class UserControl:
 
     ``super_users`` are made where they do not exist. With ``checks_policies`` users need them.
     Codes in ``open_to_all`` are let in from anyone, those in ``open_to_users`` from any user.
+    ``addresses`` are those by which other brokers know this one, ``host:port``.
     Raises ``ConfigError`` for a damaged file and where there is no user at all, and ``OSError``.
     """
 
@@ -39,13 +49,17 @@ class UserControl:
         checks_policies: bool,
         open_to_all: frozenset[int],
         open_to_users: frozenset[int],
+        addresses: Collection[str] = (),
     ) -> None:
+        self._addresses = addresses
         self.table = UserTable(path)
         self.refusals = Refusals()
         self._cluster = cluster
         self._checks_policies = checks_policies
         self._open_to_all = open_to_all
         self._open_to_users = open_to_users
+        self._claims_of: Mapping[str, User] = {}
+        self._claims: dict[str, bool] = {}
         for one in super_users:
             if one.access_key not in self.table.users:
                 self.table.put(User.make(one.access_key, one.secret_key, UserType.SUPER))
@@ -58,12 +72,63 @@ class UserControl:
     def check(self, frame: Frame, session: Session) -> None:
         """Let a request in, or raise ``Refused`` (NO_PERMISSION) with Apache's text."""
         users, host = self.table.users, session.peer.host
-        why = None if frame.code in self._open_to_all else stranger(users, frame)
+        why = misdirected(frame, self._addresses, system_clock_ms)
+        if why is None and frame.code not in self._open_to_all:
+            why = stranger(users, frame)
         if why is None and self._checks_policies and frame.code not in self._open_to_users:
-            why = lacking(users, frame, host, self._cluster)
+            why = lacking(users, frame, host, self._cluster, name=self.signer(frame, session))
         if why is not None:
-            self.refusals.add(frame, session, why)
-            raise Refused(ResponseCode.NO_PERMISSION, why)
+            raise self._refused(frame, session, why)
+
+    def rights(self, frame: Frame, session: Session) -> Rights:
+        name, host = self.signer(frame, session), session.peer.host
+        if frame.code in self._open_to_users or not self._limits(name):
+            return UNLIMITED
+        return Rights(self._lacking(name, host), partial(self._refused, frame, session))
+
+    def sender(self, frame: Frame, session: Session) -> Sender:
+        name = self.signer(frame, session)
+        user = self.table.users.get(name)
+        return Sender(name, "" if user is None else user.signatures.mark)
+
+    def rights_of(self, sender: Sender, host: str) -> Rights:
+        name, user = sender.name, self.table.users.get(sender.name)
+        if user is not None and user.signatures.mark != sender.mark:
+            return Rights(lambda _: f"User:{name} has another password now.")
+        if self._limits(name):
+            return Rights(self._lacking(name, host))
+        if Code.HEART_BEAT in self._open_to_all or (user is not None and user.is_let_in):
+            return UNLIMITED
+        return Rights(lambda _: f"User:{name} is not let in.")
+
+    def signer(self, frame: Frame, session: Session) -> str:
+        """Return the user who has signed a request; "" for nobody, where it need not be signed."""
+        if frame.code in self._open_to_all and stranger(self.table.users, frame) is not None:
+            return ""
+        return frame.fields.get(ACCESS_KEY_FIELD, "")
+
+    def _limits(self, name: str) -> bool:
+        return self._checks_policies and is_limited(self.table.users, name)
+
+    def _lacking(self, name: str, host: str) -> Lacking:
+        return partial(lacking_of, self.table.users, name, host, self._claimed)
+
+    def _claimed(self, group: str) -> bool:
+        """Return ``names_group``, remembered until users or policies change."""
+        users = self.table.users
+        if len(group) > NAME_MAX:
+            return names_group(users, group)
+        if self._claims_of is not users:
+            self._claims_of, self._claims = users, {}
+        if len(self._claims) >= CLAIMS_MAX:
+            self._claims.clear()
+        if group not in self._claims:
+            self._claims[group] = names_group(users, group)
+        return self._claims[group]
+
+    def _refused(self, frame: Frame, session: Session, why: str) -> Refused:
+        self.refusals.add(frame, session, why)
+        return Refused(ResponseCode.NO_PERMISSION, why)
 
     async def run(self) -> None:
         """Do nothing, until cancelled: the table is changed by requests alone."""

@@ -3,40 +3,19 @@
 Source: RocketMQ 5.3.3, Resource, ResourceType, ResourcePattern.
 """
 
-from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple, Self, final
 
 from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX
+from lanemq.wire.kv import KeyRule, parse_rule, rule_name
+from lanemq.wire.message import group_of_stage_group
+from lanemq.wire.requests import Action, Kind
+
+from .._named import must_be_named
 
 NAME_MAX: Final = 255
 """Characters of a name that is remembered; no topic or group has more."""
 _NEEDS_REMEMBERED: Final = 4096
-
-
-@final
-class Kind(StrEnum):
-    """The kinds of resources."""
-
-    ANY = "Any"
-    CLUSTER = "Cluster"
-    NAMESPACE = "Namespace"
-    TOPIC = "Topic"
-    GROUP = "Group"
-
-
-@final
-class Action(StrEnum):
-    """An action on a resource; ``ALL`` in a policy stands for each of them."""
-
-    ALL = "All"
-    PUB = "Pub"
-    SUB = "Sub"
-    CREATE = "Create"
-    UPDATE = "Update"
-    DELETE = "Delete"
-    GET = "Get"
-    LIST = "List"
 
 
 KINDS: Final = {kind.lower(): kind for kind in Kind}
@@ -55,14 +34,29 @@ class Resource(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read ``Topic:T``, ``Topic:T*``, ``Topic:*`` or ``*``; None for anything else."""
+        """Read ``Topic:T``, ``Topic:T*``, ``Topic:*`` or ``*``; None for anything else, such as a
+        ``*`` before the end. (To 5.3.3, ``Topic:a*b`` is one name, and ``Topic:a*b*`` is ``a*``.)
+
+        Raises ``ValueError`` for keys of a namespace (``Topic:%KV%N/…``) that cannot be read.
+        """
         if text == "*":
             return cls(Kind.ANY, "", True)
         kind_name, _, name = text.partition(":")
         kind = KINDS.get(kind_name.lower())
         if kind is None:
             return None
-        return cls(kind, name.partition("*")[0], name.endswith("*"))
+        named = parse_rule(name) if kind is Kind.TOPIC else None
+        if named is not None:
+            name = rule_name(*named)
+        beginning, star, more = name.partition("*")
+        return None if more else cls(kind, beginning, bool(star))
+
+    @property
+    def keys(self) -> tuple[str, KeyRule] | None:
+        """The namespace and the keys of it that are meant; None for anything else."""
+        if self.kind is not Kind.TOPIC:
+            return None
+        return parse_rule(self.name + "*" * self.is_prefix)
 
     @property
     def key(self) -> str:
@@ -91,6 +85,26 @@ class Need(NamedTuple):
     def key(self) -> str:
         """The resource as text."""
         return f"{self.kind}:{self.name}"
+
+    def is_named_by(self, resource: Resource) -> bool:
+        """Return whether a policy about a resource, of which this is one, says enough.
+
+        One for all topics or groups does not, for what belongs to a group. Neither does the
+        beginning of a name, for topics with messages of many others.
+        """
+        reads = Action.PUB not in self.actions
+        if self.kind is Kind.TOPIC and must_be_named(self.name, reads=reads):
+            return resource.kind is Kind.TOPIC and not resource.is_prefix
+        return self.owner is None or bool(resource.name.strip("%"))
+
+    @property
+    def owner(self) -> "Need | None":
+        """The need of the group to which dead letters or stage records belong; None for anything
+        else."""
+        if self.kind is Kind.TOPIC and self.name.startswith(DLQ_PREFIX):
+            return group_need(self.name, Action.SUB, *self.actions)
+        group = group_of_stage_group(self.name) if self.kind is Kind.GROUP else None
+        return None if group is None else group_need(group, *self.actions)
 
 
 def topic_need(topic: str, *actions: Action) -> Need:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, final
 
-from lanemq.storage import replace_file
+from lanemq.local import replace_file
 from lanemq.wire import RemoteProtocolError, fastjson
 from lanemq.wire.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 
@@ -78,6 +78,11 @@ class User:
             user_type=USER_TYPES.get((info.user_type or "").lower(), self.user_type),
             status=USER_STATUSES.get((info.user_status or "").lower(), self.status),
         )
+
+    @property
+    def is_let_in(self) -> bool:
+        """False for a user who is disabled."""
+        return self.status is UserStatus.ENABLE
 
     @property
     def info(self) -> UserInfo:
@@ -194,7 +199,7 @@ def _load(path: Path) -> dict[str, User]:
             users[name] = replace(users[name], policies=policies)
     except (RemoteProtocolError, ValueError, KeyError, TypeError, AssertionError):
         raise ConfigError(
-            f"{path} is damaged: put back a copy of it, or delete it and make the users anew, "
+            f"{path} is damaged: put back a copy of it, or delete it and make the users again, "
             "beginning with initAuthenticationUser"
         ) from None
     return users

@@ -3,9 +3,18 @@
 Source: RocketMQ 4.9.8, AdminBrokerProcessor.getBrokerConfig, updateBrokerConfig.
 """
 
-import logging
+from typing import Final
 
-from lanemq.wire import Refused, RequestCode, ResponseCode, decode_properties_text
+from lanemq.local import get_logger
+from lanemq.wire import (
+    LONG_MAX,
+    Refused,
+    RequestCode,
+    ResponseCode,
+    decode_properties_text,
+    encode_properties_text,
+    fastjson,
+)
 from lanemq.wire.bodies import DataVersion, TopicConfig
 from lanemq.wire.frame import Frame
 
@@ -14,17 +23,34 @@ from ...net._dispatch import Handlers
 from ...net._session import Session
 from ..context._context import BrokerContext
 
-LOGGER = logging.getLogger("lanemq.proxy.admin")
+NEVER_OTHERWISE: Final = {"filterServerNums": "0", "slaveReadEnable": "false"}
+"""Keys of Apache's that mqadmin's ``exportConfigs`` takes for granted, with what is so here."""
+NO_COLD_LIMITS: Final = {
+    "runtimeTable": {},
+    "configTable": {},
+    "cgColdReadThreshold": LONG_MAX,
+    "globalColdReadThreshold": LONG_MAX,
+    "globalAcc": 0,
+}
+"""Source: RocketMQ 5.3.3, AdminBrokerProcessor.getColdDataFlowCtrInfo."""
+NO_COLD_CONTROL: Final = (
+    "lanemq does not limit reads of old messages, and leaves reading ahead to the system: "
+    "maxTransferCountOnMessageInDisk and maxTransferBytesOnMessageInDisk bound one pull of them"
+)
+LOGGER = get_logger("lanemq.proxy.admin", by_peers=True)
 
 
 def register(handlers: Handlers, broker: BrokerContext) -> None:
-    """Register GET_BROKER_CONFIG (26) and UPDATE_BROKER_CONFIG (25)."""
+    """Register GET_BROKER_CONFIG (26), UPDATE_BROKER_CONFIG (25), and 2001 to 2004, about reads of
+    old messages."""
     version = DataVersion(broker.now_ms())
 
     def get(frame: Frame, session: Session) -> Frame:
         """Answer ``key=value`` lines, and in ``version`` the number of their changes."""
         fields = {"version": version.encode().decode()}
-        return frame.reply(fields=fields, body=broker.config.to_text())
+        properties = {**NEVER_OTHERWISE, **broker.config.to_properties()}
+        properties["useTLS"] = str(broker.config.connects_with_tls).lower()
+        return frame.reply(fields=fields, body=encode_properties_text(properties))
 
     def update(frame: Frame, session: Session) -> Frame:
         """Change all settings that are named, or none.
@@ -41,6 +67,9 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
             broker.config.update(properties)
         except ConfigError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        broker.store.config.adopt(broker.config.store_config())
+        if "defaultTopicQueueNums" in properties:
+            broker.topics.set_default_queues(broker.config.default_topic_queue_nums)
         LOGGER.info("configuration changed by %s: %s", session.peer, properties)
         version = version.next(broker.now_ms())
         configs = broker.store.tables.topics.configs
@@ -57,5 +86,19 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
             for topic in topics[1:]:
                 broker.announce(topic)
 
+    def cold_reads(frame: Frame, session: Session) -> Frame:
+        """Answer that no group is slowed down for reading old messages, as there are no limits."""
+        return frame.reply(body=fastjson.dumps(NO_COLD_LIMITS, pretty=True))
+
+    def refuse_cold(frame: Frame, session: Session) -> Frame:
+        raise Refused(ResponseCode.SYSTEM_ERROR, NO_COLD_CONTROL)
+
+    handlers.add(RequestCode.GET_COLD_DATA_FLOW_CTR_INFO, cold_reads)
+    for code in (
+        RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+        RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+        RequestCode.SET_COMMITLOG_READ_MODE,
+    ):
+        handlers.add(code, refuse_cold)
     handlers.add(RequestCode.GET_BROKER_CONFIG, get)
     handlers.add(RequestCode.UPDATE_BROKER_CONFIG, update)

@@ -1,27 +1,24 @@
-"""Operators' requests about groups: settings, members, and all offsets.
+"""Operators' requests about groups: their members, and all offsets.
 
 Source: RocketMQ 4.9.8, AdminBrokerProcessor; 5.3.3 for 343, 345 and 352.
 """
 
-import logging
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterator
 from typing import final
 
+import trio
 from attrs import define
 
+from lanemq.local import get_logger
 from lanemq.storage import ConfigTables
-from lanemq.wire import Refused, RequestCode, ResponseCode, fastjson, group_name_problem
+from lanemq.wire import Refused, RequestCode, ResponseCode, fastjson
 from lanemq.wire.bodies import (
     ClientConnection,
     ConsumerConnection,
-    ConsumerOffsetTable,
     DelayOffsetTable,
     ProducerConnection,
     ProducerInfo,
     ProducerTable,
-    SubscriptionGroupConfig,
-    SubscriptionGroupWrapper,
     TopicList,
 )
 from lanemq.wire.frame import Frame
@@ -35,90 +32,20 @@ from lanemq.wire.headers import (
     QueryTopicsByConsumer,
 )
 
+from ...acl import changes_progress, reads_group
 from ...net._dispatch import Handlers, typed
+from ...net._long_answer import LongAnswer
 from ...net._session import Session
+from ...net._turns import reply_with
+from ...sessions.state._clients import ClientRegistry
+from ...sessions.state._members import Client
+from ...sessions.values._rights import RightsOf
 from ..context._context import BrokerContext
-from ..state._clients import ClientRegistry
-from ..state._groups import SETTINGS_BYTES_MAX, Groups
-from ..state._members import Client
-from ..state._stages import MEMBER as STAGES
-from ..state._stages import GroupStages, stages_of
-from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
+from ..state._unknown_progress import UnknownProgress
+from ._group_settings import GroupSettings
 
-LOGGER = logging.getLogger("lanemq.proxy.admin")
-
-
-@final
-@define(eq=False, kw_only=True, repr=False)
-class GroupSettings:
-    """The settings of groups."""
-
-    _groups: Groups
-    _stages: GroupStages
-    _statistics: BrokerStatistics
-    _tables: ConfigTables
-    _topics: Topics
-
-    def put(self, frame: Frame, session: Session) -> Frame:
-        """Create a group or change it. Raises ``Refused``, also for settings that are too long."""
-        if len(frame.body) > SETTINGS_BYTES_MAX:
-            remark = (
-                f"the settings of a group have {len(frame.body)} bytes, at most "
-                f"{SETTINGS_BYTES_MAX} are kept"
-            )
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        config = SubscriptionGroupConfig.decode(frame.body)
-        problem = group_name_problem(config.group_name)
-        if problem is not None:
-            raise Refused(ResponseCode.SYSTEM_ERROR, problem)
-        self._topics.check_queues(max(config.retry_queue_nums, 0))
-        config = self._with_stages(config)
-        self._groups.put(config)
-        LOGGER.info("group %s put by %s: %s", config.group_name, session.peer, config)
-        return frame.reply()
-
-    def configs(self, frame: Frame, session: Session) -> Frame:
-        table = dict(self._tables.groups.configs)
-        wrapper = SubscriptionGroupWrapper(table, self._tables.groups.data_version)
-        return frame.reply(body=wrapper.encode())
-
-    def config_of(
-        self, header: GetSubscriptionGroupConfig, frame: Frame, session: Session
-    ) -> Frame:
-        config = self._groups.get(header.group)
-        if config is None:
-            remark = f"No group in this broker. group:{header.group}"
-            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        return frame.reply(body=config.encode())
-
-    def delete(self, header: DeleteSubscriptionGroup, frame: Frame, session: Session) -> Frame:
-        """Delete a group's settings, and its offsets where that is asked for."""
-        LOGGER.info("group %s deleted by %s", header.group_name, session.peer)
-        self._groups.remove(header.group_name)
-        if header.remove_offset or header.clean_offset:
-            self._tables.consumer_offsets.remove_group(header.group_name)
-            self._stages.forget(header.group_name)
-        self._statistics.forget_group(header.group_name)
-        return frame.reply()
-
-    def _with_stages(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
-        """Check the stages of new settings; the old ones stay where none are given.
-
-        Tools that know of no stages send settings without, and mean something else by it. Counting
-        begins anew for a group that had none. Raises ``Refused``.
-        """
-        old = self._groups.get(config.group_name)
-        kept = old.extra.get(STAGES) if old is not None else None
-        if STAGES not in config.extra and kept is not None:
-            config = replace(config, extra={**config.extra, STAGES: kept})
-        try:
-            stages = stages_of(config)
-        except ValueError as error:
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        if stages and not kept:
-            self._stages.forget(config.group_name)
-        return config
+LOGGER = get_logger("lanemq.proxy.admin", by_peers=True)
 
 
 @final
@@ -135,7 +62,9 @@ class Members:
             client.client_id, str(client.session.peer), client.language, client.version
         )
 
-    def consumers(self, header: GetConsumerConnectionList, frame: Frame, session: Session) -> Frame:
+    def consumers(
+        self, header: GetConsumerConnectionList, frame: Frame, session: Session
+    ) -> Frame | Awaitable[Frame]:
         """Answer the members of a consumer group and what they subscribe to."""
         group = self._clients.consumer_group(header.consumer_group)
         if group is None:
@@ -148,7 +77,7 @@ class Members:
             message_model=group.message_model,
             consume_from_where=group.consume_from_where,
         )
-        return frame.reply(body=body.encode())
+        return reply_with(frame, session, body, len(group.clients) + len(group.subscriptions))
 
     def producers(self, header: GetProducerConnectionList, frame: Frame, session: Session) -> Frame:
         """Answer the members of a producer group."""
@@ -160,14 +89,14 @@ class Members:
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         return frame.reply(body=ProducerConnection(members).encode())
 
-    def all_producers(self, frame: Frame, session: Session) -> Frame:
+    def all_producers(self, frame: Frame, session: Session) -> Frame | Awaitable[Frame]:
         """Answer every producer of every group, with the time it was last heard from."""
         now_s, now_ms = self._now_s(), self._now_ms()
         data = {
             name: tuple(
                 ProducerInfo(
                     client_id=client.client_id,
-                    remote_ip=str(client.session.peer),
+                    remote_ip=f"/{client.session.peer}",  # as Java writes an address
                     language=client.language,
                     version=client.version,
                     last_update_timestamp=now_ms - int((now_s - client.seen_s) * 1000),
@@ -176,7 +105,7 @@ class Members:
             )
             for name in self._clients.producer_groups()
         }
-        return frame.reply(body=ProducerTable(data).encode())
+        return reply_with(frame, session, ProducerTable(data), sum(map(len, data.values())))
 
     def subscription(
         self, header: QuerySubscriptionByConsumer, frame: Frame, session: Session
@@ -194,39 +123,73 @@ class GroupProgress:
     """The offsets of groups in topics."""
 
     _clients: ClientRegistry[Session]
+    _rights: RightsOf
     _tables: ConfigTables
     _topics: Topics
+    _unknown: UnknownProgress
 
     def topics_of(self, group: str) -> set[str]:
         found = self._clients.consumer_group(group)
         live = found.subscriptions if found is not None else ()
         return {*self._tables.consumer_offsets.topics_of(group), *live}
 
-    def topics(self, header: QueryTopicsByConsumer, frame: Frame, session: Session) -> Frame:
+    def topics(
+        self, header: QueryTopicsByConsumer, frame: Frame, session: Session
+    ) -> Frame | Awaitable[Frame]:
         """Answer the topics that a group subscribes to or has offsets in."""
-        return frame.reply(body=TopicList(tuple(sorted(self.topics_of(header.group)))).encode())
+        topics = tuple(sorted(self.topics_of(header.group)))
+        return reply_with(frame, session, TopicList(topics), len(topics))
 
-    def clone(self, header: CloneGroupOffset, frame: Frame, session: Session) -> Frame:
+    async def clone(self, header: CloneGroupOffset, frame: Frame, session: Session) -> Frame:
         """Copy the offsets of one group to another; without a topic, in all topics of it.
 
+        That takes the right to both groups and to each of the topics. Raises ``Refused``.
         (4.9.8 copies nothing then.) Unless ``offline``, topics that the connected source does
-        not subscribe to any more are left out.
+        not subscribe to any more are left out. Also raises
+        ``Refused`` as ``UnknownProgress.check``.
         """
         source = self._clients.consumer_group(header.src_group)
-        for topic in [header.topic] if header.topic else self.topics_of(header.src_group):
+        topics = [header.topic] if header.topic else sorted(self.topics_of(header.src_group))
+        rights = self._rights(frame, session)
+        rights.require(reads_group(header.src_group))
+        for topic in topics:
+            rights.require(*changes_progress(header.dest_group, topic))
+        offsets = self._tables.consumer_offsets
+        if not header.offline and source is not None:
+            topics = [topic for topic in topics if topic in source.subscriptions]
+        copied = [topic for topic in topics if self._topics.get(topic) is not None]
+        for topic in copied:
+            await trio.lowlevel.checkpoint()  # each may have many queues
+            for queue_id in offsets.queues(header.src_group, topic):
+                self._unknown.check(header.dest_group, topic, queue_id)
+        for topic in copied:
+            await trio.lowlevel.checkpoint()
             if self._topics.get(topic) is None:
                 continue
-            if not header.offline and source is not None and topic not in source.subscriptions:
-                continue
-            for queue_id, offset in self._tables.consumer_offsets.queues(
-                header.src_group, topic
-            ).items():
-                self._tables.consumer_offsets.put(header.dest_group, topic, queue_id, offset)
+            for queue_id, offset in offsets.queues(header.src_group, topic).items():
+                offsets.put(header.dest_group, topic, queue_id, offset)
         return frame.reply()
 
-    def all_offsets(self, frame: Frame, session: Session) -> Frame:
-        body = ConsumerOffsetTable(self._tables.consumer_offsets.as_table())
-        return frame.reply(body=body.encode())
+    async def all_offsets(self, frame: Frame, session: Session) -> Frame:
+        """Answer the offsets of all groups; those of one group in one topic are read together."""
+        offsets = self._tables.consumer_offsets
+        async with LongAnswer.begin(session, frame.code) as answer:
+            for group, topic in self._consumed():
+                names_bytes = len(group) + len(topic)
+                await answer.expect(names_bytes + len(offsets.queues(group, topic)) * len("0:0,"))
+            members = [
+                await answer.members({f"{topic}@{group}": queues})
+                for group, topic in self._consumed()
+                if (queues := dict(offsets.queues(group, topic)))
+            ]
+            return frame.reply(body=fastjson.dumps({"offsetTable": await answer.object(members)}))
+
+    def _consumed(self) -> Iterator[tuple[str, str]]:
+        """Iterate over groups and topics, whatever changes meanwhile."""
+        offsets = self._tables.consumer_offsets
+        for group in offsets.groups:
+            for topic in offsets.topics_of(group):
+                yield group, topic
 
     def delay_offsets(self, frame: Frame, session: Session) -> Frame:
         return frame.reply(body=DelayOffsetTable(self._tables.delay_offsets.as_table()).encode())
@@ -235,6 +198,7 @@ class GroupProgress:
 def register(handlers: Handlers, broker: BrokerContext) -> None:
     """Register the requests about groups' settings, connected members, and tables of offsets."""
     group_settings = GroupSettings(
+        commit_all=broker.commit_all,
         groups=broker.groups,
         stages=broker.stages,
         statistics=broker.statistics,
@@ -248,10 +212,13 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
     )
     group_progress = GroupProgress(
         clients=broker.clients,
+        rights=broker.rights,
         tables=broker.store.tables,
         topics=broker.topics,
+        unknown=broker.unknown_progress,
     )
     handlers.add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group_settings.put)
+    handlers.add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, group_settings.put_all)
     handlers.add(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, group_settings.configs)
     handlers.add(
         RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,

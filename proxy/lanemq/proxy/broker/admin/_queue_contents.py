@@ -3,7 +3,8 @@
 Source: RocketMQ 4.9.8, AdminBrokerProcessor, ConsumerOffsetManager.queryMinOffsetInAllGroup.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Final, final
 
 from attrs import define
@@ -13,8 +14,6 @@ from lanemq.wire import LONG_MAX, Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import (
     ConsumeQueueData,
     QueryConsumeQueueBody,
-    QueryConsumeTimeSpanBody,
-    QueryCorrectionOffsetBody,
     QueueTimeSpan,
 )
 from lanemq.wire.frame import Frame
@@ -25,13 +24,15 @@ from lanemq.wire.headers import (
 )
 
 from ...net._dispatch import Handlers, typed
+from ...net._long_answer import LongAnswer
 from ...net._session import Session
+from ...net._turns import for_turns, reply_with
+from ...sessions.state._clients import ClientRegistry
 from ..context._context import BrokerContext
-from ..state._clients import ClientRegistry
 from ..state._topics import Topics
 from ._own_queues import OwnQueues
 
-UNITS_MAX: Final = 16_384  # of one answer; they stay far below the longest frame
+UNITS_MAX: Final = 4_096  # of one answer: reading them takes a few milliseconds
 
 
 @final
@@ -46,53 +47,69 @@ class QueueContents:
     _store: Store
     _topics: Topics
 
-    def time_span(self, header: QueryConsumeTimeSpan, frame: Frame, session: Session) -> Frame:
+    async def time_span(
+        self, header: QueryConsumeTimeSpan, frame: Frame, session: Session
+    ) -> Frame:
         """Answer the store times of each queue's begin and end and of the group's offset."""
-        topic = self._queues.topic(header.topic)
-        now_ms = self._now_ms()
-        spans = []
-        for queue_id in self._topics.queue_ids(topic.write_queue_nums):
-            end = self._store.bounds(header.topic, queue_id)[1]
-            consumed = self._offsets.get(header.group, header.topic, queue_id) or 0
-            first_ms = self._store.earliest_time_ms(header.topic, queue_id)
-            consumed_ms = first_ms
-            if consumed > 0:
-                consumed_ms = self._queues.store_time_ms(header.topic, queue_id, consumed - 1)
-            delay_ms = 0
-            if consumed < end:
-                next_ms = self._queues.store_time_ms(header.topic, queue_id, consumed)
-                # Without a store time (the message is gone) the reference counts from 1970.
-                delay_ms = now_ms - next_ms if next_ms > 0 else 0
-            spans.append(
-                QueueTimeSpan(
-                    message_queue=self._queues.named(header.topic, queue_id),
-                    min_time_stamp=first_ms,
-                    max_time_stamp=self._queues.store_time_ms(header.topic, queue_id, end - 1),
-                    consume_time_stamp=consumed_ms,
-                    delay_time=delay_ms,
-                )
-            )
-        return frame.reply(body=QueryConsumeTimeSpanBody(tuple(spans)).encode())
+        async with LongAnswer.begin(session, frame.code) as answer:
+            topic = self._queues.topic(header.topic)
+            spans, now_ms = [], self._now_ms()
+            for queue_ids in for_turns(self._topics.queue_ids(topic.write_queue_nums)):
+                found = [self._span(header, number, now_ms) for number in queue_ids]
+                spans.append(await answer.items(found))
+            written = await answer.array(spans)
+            return frame.reply(body=await answer.body({"consumeTimeSpanSet": written}))
 
-    def correction(self, header: QueryCorrectionOffset, frame: Frame, session: Session) -> Frame:
+    def _span(self, header: QueryConsumeTimeSpan, queue_id: int, now_ms: int) -> QueueTimeSpan:
+        group, topic = header.group, header.topic
+        end = self._store.bounds(topic, queue_id)[1]
+        consumed = self._offsets.get(group, topic, queue_id) or 0
+        first_ms = self._store.earliest_time_ms(topic, queue_id)
+        consumed_ms = first_ms
+        if consumed > 0:
+            consumed_ms = self._queues.store_time_ms(topic, queue_id, consumed - 1)
+        delay_ms = 0
+        if consumed < end:
+            next_ms = self._queues.store_time_ms(topic, queue_id, consumed)
+            # Without a store time (the message is gone) the reference counts from 1970.
+            delay_ms = now_ms - next_ms if next_ms > 0 else 0
+        return QueueTimeSpan(
+            message_queue=self._queues.named(topic, queue_id),
+            min_time_stamp=first_ms,
+            max_time_stamp=self._queues.store_time_ms(topic, queue_id, end - 1),
+            consume_time_stamp=consumed_ms,
+            delay_time=delay_ms,
+        )
+
+    async def correction(
+        self, header: QueryCorrectionOffset, frame: Frame, session: Session
+    ) -> Frame:
         """Answer the lowest offset of any group in each queue, leaving out some groups.
 
         Where the compared group is ahead of it the answer is the largest long, "no correction".
         """
+        topic = header.topic
         left_out = set((header.filter_groups or "").split(","))
         lowest: dict[int, int] = {}
-        for group in self._offsets.groups_of(header.topic):
-            if group in left_out:
-                continue
-            for queue_id, offset in self._offsets.queues(group, header.topic).items():
-                if offset >= self._store.bounds(header.topic, queue_id)[0]:
-                    lowest[queue_id] = min(offset, lowest.get(queue_id, LONG_MAX))
-        for queue_id, compared in self._offsets.queues(header.compare_group, header.topic).items():
-            if lowest.get(queue_id, LONG_MAX) > compared:
-                lowest[queue_id] = LONG_MAX
-        return frame.reply(body=QueryCorrectionOffsetBody(lowest).encode())
+        first = cache(lambda queue_id: self._store.bounds(topic, queue_id)[0])
+        async with LongAnswer.begin(session, frame.code) as answer:
+            for group in self._offsets.groups_of(topic):
+                offsets = list(self._offsets.queues(group, topic).items())
+                for some in for_turns(offsets if group not in left_out else []):
+                    for queue_id, offset in some:
+                        if offset >= first(queue_id):
+                            lowest[queue_id] = min(offset, lowest.get(queue_id, LONG_MAX))
+                    await answer.look(len(some))
+            for queue_id, compared in self._offsets.queues(header.compare_group, topic).items():
+                if lowest.get(queue_id, LONG_MAX) > compared:
+                    lowest[queue_id] = LONG_MAX
+            members = [await answer.members(dict(some)) for some in for_turns(list(lowest.items()))]
+            table = await answer.object(members)
+            return frame.reply(body=await answer.body({"correctionOffsets": table}))
 
-    def queue_units(self, header: QueryConsumeQueue, frame: Frame, session: Session) -> Frame:
+    def queue_units(
+        self, header: QueryConsumeQueue, frame: Frame, session: Session
+    ) -> Frame | Awaitable[Frame]:
         """Answer entries of a queue: position in the log, size, tags."""
         topic, queue_id = header.topic or "", header.queue_id
         config = self._topics.get(topic)
@@ -102,6 +119,7 @@ class QueueContents:
         if header.consumer_group:
             group = self._clients.consumer_group(header.consumer_group)
             subscription = group.subscriptions.get(topic) if group is not None else None
+            filter_data = "null"  # as Apache writes that there is no filter by properties
             if subscription is None:
                 filter_data = f"{header.consumer_group}@{topic} is not online!"
         first, end = self._store.bounds(topic, queue_id)
@@ -117,7 +135,7 @@ class QueueContents:
             max_queue_index=end,
             min_queue_index=first,
         )
-        return frame.reply(body=body.encode())
+        return reply_with(frame, session, body, len(body.queue_data))
 
 
 def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) -> None:

@@ -4,13 +4,13 @@ Source: RocketMQ 4.9.8, AdminBrokerProcessor.callConsumer, Broker2Client; 5.3.3 
 of one queue.
 """
 
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 import trio
 from attrs import define
 
+from lanemq.local import get_logger
 from lanemq.storage import Store
 from lanemq.wire import (
     ACCESS_KEY_FIELD,
@@ -27,30 +27,31 @@ from lanemq.wire.bodies import (
     GetConsumerStatusBody,
     MessageQueue,
     MessageQueueOffset,
-    ResetOffsetBody,
     ResetOffsetListBody,
 )
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import (
-    ConsumeMessageDirectly,
     GetConsumerRunningInfo,
     GetConsumerStatus,
     ResetOffset,
 )
-from lanemq.wire.message import decode_offset_id
 
+from ...acl import Rights, Sender, reads_group
 from ...net._answers import passed_on
 from ...net._dispatch import Handlers, typed
+from ...net._long_answer import LongAnswer
 from ...net._session import PeerTimedOut, Session, SessionClosed
+from ...net._turns import for_turns
+from ...sessions.state._clients import ClientRegistry
+from ...sessions.state._members import Client
+from ...sessions.state._stages import GroupStages
 from ..context._context import BrokerContext
-from ..handlers.pulls._old_readers import for_reader
-from ..state._clients import ClientRegistry
-from ..state._members import Client
-from ..state._stages import GroupStages
+from ..settings._config import BrokerConfig
+from ..state._groups import Groups
 from ..state._topics import Topics
 from ._own_queues import OwnQueues
 
-LOGGER = logging.getLogger("lanemq.proxy.admin")
+LOGGER = get_logger("lanemq.proxy.admin", by_peers=True)
 
 RELAY_TIMEOUT_S: Final = 10.0
 STATUS_TIMEOUT_S: Final = 5.0
@@ -68,11 +69,16 @@ class Relay:
     """The questions of operators to clients."""
 
     _clients: ClientRegistry[Session]
+    _rights_of: Callable[[Sender, str], Rights]
 
     def find(self, group: str, client_id: str | None) -> Client[Session]:
+        """Return the member of a group that has that id, and the right to the group now. Raises
+        ``Refused``."""
         found = self._clients.consumer_group(group)
         client = found.find(client_id or "") if found is not None else None
-        if client is None:
+        if client is None or not self._rights_of(client.sender, client.session.peer.host).may(
+            reads_group(group)
+        ):
             remark = f"The Consumer <{group}> <{client_id}> not online"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         if client.version < Version.V3_1_8_SNAPSHOT:
@@ -108,69 +114,55 @@ class Relay:
 
 @final
 @define(eq=False, kw_only=True, repr=False)
-class DirectConsumption:
-    """Direct consumption (309): an operator hands one stored message to one consumer, outside its
-    queue.
-
-    Source: RocketMQ 4.9.8, AdminBrokerProcessor.consumeMessageDirectly.
-    """
-
-    _broker_name: str
-    _record_at: Callable[[int], Awaitable[bytes | None]]
-    """The record at a position, as the port's clients see it; None if there is none."""
-    _relay: Relay
-
-    async def consume(
-        self, header: ConsumeMessageDirectly, frame: Frame, session: Session
-    ) -> Frame:
-        """Find the message, and answer the consumer's result. Raises ``Refused``."""
-        client = self._relay.find(header.consumer_group, header.client_id)
-        try:
-            _, log_position = decode_offset_id(header.msg_id or "")
-        except RemoteProtocolError as error:
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        record = await self._record_at(log_position)
-        if record is None:
-            remark = f"can not find message by the offset, {log_position}"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        fields = dict(frame.fields) | {"brokerName": self._broker_name}
-        return await self._relay.relay(frame, client, fields, for_reader(record, client.version))
-
-
-@final
-@define(eq=False, kw_only=True, repr=False)
 class MemberOffsets:
     """The offsets that the members of a group hold, asked for or set."""
 
     _clients: ClientRegistry[Session]
+    _config: BrokerConfig
+    _groups: Groups
     _queues: OwnQueues
     _stages: GroupStages
     _store: Store
     _topics: Topics
 
-    def reset(self, header: ResetOffset, frame: Frame, session: Session) -> Frame:
+    async def reset(self, header: ResetOffset, frame: Frame, session: Session) -> Frame:
         """Tell the members of a group the offsets to continue at. Their commits then move the
         offsets.
 
-        5.x tools may name one queue and its offset; without any member connected, that is stored.
+        Without any member connected the offsets themselves are moved, as 5.3.3 does it, unless
+        ``useServerSideResetOffset`` is false and a time is named. 5.x tools may name one queue and
+        its offset.
         """
-        targets = self._targets(header)
-        group = self._clients.consumer_group(header.group)
-        LOGGER.info(
-            "reset of %s in %s by %s: %s", header.group, header.topic, session.peer, targets
-        )
-        body = ResetOffsetBody(targets).encode()
-        if group is not None or _names_a_queue(header):
-            for queue, offset in targets.items():
-                key = header.group, queue.topic, queue.queue_id
-                if self._store.tables.consumer_offsets.get(*key) != offset:
-                    self._stages.restart(*key, offset)
-        if group is None:
-            if _names_a_queue(header):
-                for queue, offset in targets.items():
-                    self._store.tables.consumer_offsets.put(
-                        header.group, queue.topic, queue.queue_id, offset
+        is_own_move = _names_a_queue(header) or self._config.use_server_side_reset_offset
+        async with LongAnswer.begin(session, frame.code) as answer:
+            has_members = self._clients.consumer_group(header.group) is not None
+            needs_offsets = has_members or not is_own_move
+            targets: dict[MessageQueue, int] = {}
+            members = []
+            for queue_ids in for_turns(self._queue_ids(header)):
+                found = {
+                    self._queues.named(header.topic, queue_id): self._target(
+                        header, queue_id, needs_offsets=needs_offsets
                     )
+                    for queue_id in queue_ids
+                }
+                targets |= found
+                members.append(await answer.members(found))
+            table = await answer.object(members)
+            body = await answer.body({"offsetTable": table})
+            as_list = _as_list(targets) if frame.language == "CPP" else body
+        LOGGER.info(
+            "reset of %s in %s by %s: %d queues",
+            header.group,
+            header.topic,
+            session.peer,
+            len(targets),
+        )
+        group = self._clients.consumer_group(header.group)
+        if group is not None or is_own_move:
+            self._move(header.group, targets, is_kept=group is None)
+        if group is None:
+            if is_own_move:
                 return frame.reply(body=body)
             remark = (
                 f"Consumer not online, so can not reset offset, Group: {header.group} "
@@ -185,49 +177,62 @@ class MemberOffsets:
         told = ResetOffset(
             topic=header.topic, group=header.group, timestamp=header.timestamp, is_force=False
         )
-        note = request(
-            RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
-            told.to_fields(),
-            body=_as_list(targets) if frame.language == "CPP" else body,
-        )
-        for member in group.clients:
-            member.oneway(note)
+        code = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
+        note = request(code, told.to_fields(), body=as_list)
+        for some in for_turns(list(group.clients)):
+            for member in some:
+                member.oneway(note)
+            await trio.lowlevel.checkpoint()
         return frame.reply(body=body)
 
-    def _targets(self, header: ResetOffset) -> dict[MessageQueue, int]:
-        """Compute the target offset of each of the group's queues; none goes forward without
-        force."""
-        topic, store = header.topic, self._store
+    def _move(self, group: str, targets: dict[MessageQueue, int], *, is_kept: bool) -> None:
+        """Let the stages of a group begin again at its targets, which are kept if ``is_kept``."""
+        offsets = self._store.tables.consumer_offsets
+        for queue, offset in targets.items():
+            key = group, queue.topic, queue.queue_id
+            if offsets.get(*key) != offset:
+                self._stages.restart(*key, offset)
+        if is_kept:
+            for queue, offset in targets.items():
+                offsets.put(group, queue.topic, queue.queue_id, offset)
+
+    def _queue_ids(self, header: ResetOffset) -> Sequence[int]:
+        """Return the queues to reset. Raises ``Refused``."""
+        topic = header.topic
         config = self._topics.get(topic)
         if config is None:
             remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={topic}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        if _names_a_queue(header):
-            assert header.queue_id is not None
-            if header.queue_id >= config.read_queue_nums:
-                remark = f"queue {header.queue_id}@{topic} is not exist!"
+        if not _names_a_queue(header):
+            return self._topics.queue_ids(config.write_queue_nums)
+        assert header.queue_id is not None
+        if header.queue_id >= config.read_queue_nums:
+            remark = f"queue {header.queue_id}@{topic} is not exist!"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        if header.offset is not None and header.offset >= 0:
+            least, end = self._store.bounds(topic, header.queue_id)
+            if not least <= header.offset <= end:
+                remark = f"Target offset {header.offset} not in consume queue range [{least}-{end}]"
                 raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-            if header.offset is not None and header.offset >= 0:
-                return {self._queues.named(topic, header.queue_id): header.offset}
-        queue_ids = (
-            [header.queue_id or 0]
-            if _names_a_queue(header)
-            else self._topics.queue_ids(config.write_queue_nums)
-        )
-        targets = {}
-        for queue_id in queue_ids:
-            consumed = store.tables.consumer_offsets.get(header.group, topic, queue_id)
-            if consumed is None:
-                remark = f"THe consumer group <{header.group}> not exist"
-                raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-            if header.timestamp == END:
-                target = store.bounds(topic, queue_id)[1]
-            else:
-                target = max(0, store.offset_by_time(topic, queue_id, header.timestamp))
-            if not header.is_force and target >= consumed:
-                target = consumed
-            targets[self._queues.named(topic, queue_id)] = target
-        return targets
+        return [header.queue_id]
+
+    def _target(self, header: ResetOffset, queue_id: int, *, needs_offsets: bool) -> int:
+        """Compute the target offset of a queue; none goes forward without force. Where the group
+        ``needs_offsets``, it must have one in each queue."""
+        topic, store = header.topic, self._store
+        if _names_a_queue(header) and header.offset is not None and header.offset >= 0:
+            return header.offset
+        consumed = store.tables.consumer_offsets.get(header.group, topic, queue_id)
+        if consumed is None and (needs_offsets or self._groups.get(header.group) is None):
+            remark = f"THe consumer group <{header.group}> not exist"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        if header.timestamp == END:
+            target = store.bounds(topic, queue_id)[1]
+        else:
+            target = max(0, store.offset_by_time(topic, queue_id, header.timestamp))
+        if consumed is not None and not header.is_force:
+            return min(target, consumed)
+        return target
 
     async def status(self, header: GetConsumerStatus, frame: Frame, session: Session) -> Frame:
         """Answer the consumed offsets that the members of a group, or one of them, hold in
@@ -259,15 +264,12 @@ class MemberOffsets:
 
 
 def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) -> None:
-    """Register requests 307, 309, 222 and 223."""
-    relay = Relay(clients=broker.clients)
-
-    async def stored(position: int) -> bytes | None:
-        return broker.store.record_at(position)
-
-    direct = DirectConsumption(broker_name=broker.config.broker_name, record_at=stored, relay=relay)
+    """Register requests 307, 222 and 223."""
+    relay = Relay(clients=broker.clients, rights_of=broker.rights_of)
     member_offsets = MemberOffsets(
         clients=broker.clients,
+        config=broker.config,
+        groups=broker.groups,
         queues=queues,
         stages=broker.stages,
         store=broker.store,
@@ -275,9 +277,6 @@ def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) ->
     )
     handlers.add(
         RequestCode.GET_CONSUMER_RUNNING_INFO, typed(GetConsumerRunningInfo, relay.running_info)
-    )
-    handlers.add(
-        RequestCode.CONSUME_MESSAGE_DIRECTLY, typed(ConsumeMessageDirectly, direct.consume)
     )
     handlers.add(
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, typed(ResetOffset, member_offsets.reset)

@@ -6,12 +6,12 @@ Source: RocketMQ 5.3.1 and 5.3.3, AdminBrokerProcessor.checkRocksdbCqWriteProgre
 exportRocksDBConfigToJson.
 """
 
-import logging
 from typing import Final, final
 
 import msgspec
 import trio
 
+from lanemq.local import get_logger
 from lanemq.storage import DiffReport, QueueDiff, Stage, Store, disk_problem
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import (
@@ -24,8 +24,9 @@ from lanemq.wire.headers import CheckRocksdbCqWriteProgress, ExportRocksdbConfig
 
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
+from ...net.limits._quotas import PeerQuota
 
-LOGGER = logging.getLogger("lanemq.proxy.admin")
+LOGGER = get_logger("lanemq.proxy.admin", by_peers=True)
 
 ROCKSDB_ALONE: Final = "storeType is DEFAULT_ROCKSDB, no need check"
 FILES_ALONE: Final = "rocksdbCQWriteEnable is false, checkRocksdbCqWriteProgressCommand is invalid"
@@ -41,13 +42,15 @@ class QueueChecks:
     def __init__(self, *, store: Store) -> None:
         self._store = store
         self._one_at_a_time = trio.Lock()
-        self._for_log, self._to_run = trio.open_memory_channel[CheckRocksdbCqWriteProgress](
-            WAITING_MAX
-        )
+        self._places = PeerQuota[Session](WAITING_MAX)
+        self._for_log, self._to_run = trio.open_memory_channel[
+            tuple[CheckRocksdbCqWriteProgress, Session]
+        ](WAITING_MAX)
 
     async def run(self) -> None:
         """Run the checks whose result goes into the log, until cancelled."""
-        async for header in self._to_run:
+        async for header, session in self._to_run:
+            self._places.give_back(session)
             result = await self._check(header, for_people=False)
             text = msgspec.json.encode(
                 {"checkResult": result.check_result, "checkStatus": result.check_status}
@@ -65,7 +68,10 @@ class QueueChecks:
             text = await self._old_text(header.topic)
             return frame.reply(body=CheckRocksdbCqWriteProgressBody(text).encode())
         try:
-            self._for_log.send_nowait(header)
+            if not self._places.has_room(session):
+                raise trio.WouldBlock
+            self._for_log.send_nowait((header, session))
+            self._places.take(session)
         except trio.WouldBlock:
             busy = CheckRocksdbCqWriteResult("too many checks are waiting", CheckStatus.ERROR)
             return frame.reply(body=busy.encode())

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, final
 
-from attrs import define, field
+from attrs import define
 
 from lanemq.storage import Store
 from lanemq.wire import INT_MAX, VERSION, RequestCode, SystemTopic, version_name
@@ -21,13 +21,13 @@ from lanemq.wire.bodies import KVTable
 from lanemq.wire.frame import Frame
 
 from ...net._dispatch import Handlers
-from ...net._loop_watch import loop_watch
 from ...net._session import Session
 from ..context._context import BrokerContext
 from ..logical.state._metrics import logical_info
 from ..logical.state._state import LogicalState
 from ..settings._config import BrokerConfig
 from ..state._stats import PUT_TIME_NAMES, BrokerStatistics
+from ..status._snapshot import BrokerStatus, StatusReader, TimerStatus
 
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 POOLS: Final = ("send", "pull", "query")
@@ -36,87 +36,82 @@ POOLS: Final = ("send", "pull", "query")
 @final
 @define(eq=False, kw_only=True, repr=False)
 class RuntimeInfo:
-    """The runtime information of one broker."""
+    """The runtime information of one broker: its status as Apache writes it."""
 
     _config: BrokerConfig
     _delay_levels: int
     _logical: LogicalState
     _now_ms: Callable[[], int]
-    _refusals: Callable[[], int] | None
-    """Counts the requests that access control has refused, where there is any."""
     _statistics: BrokerStatistics
+    _status: StatusReader
     _store: Store
-    _boot_ms: int = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._boot_ms = self._now_ms()
 
     def answer(self, frame: Frame, session: Session) -> Frame:
         return frame.reply(body=KVTable(self.all()).encode())
 
     def all(self) -> dict[str, str]:
         """Return all keys; times of day are in milliseconds since 1970."""
-        now_ms, config, store = self._now_ms(), self._config, self._store
+        config, status = self._config, self._status.read()
         return {
             "brokerActive": "true",
             "brokerVersion": str(VERSION),
             "brokerVersionDesc": version_name(VERSION),
-            "bootTimestamp": str(self._boot_ms),
-            "runtime": _duration(now_ms - self._boot_ms),
+            "bootTimestamp": str(status.started_ms),
+            "runtime": _duration(status.uptime_s),
             "startAcceptSendRequestTimeStamp": str(config.start_accept_send_request_time_stamp),
-            **_counters(self._statistics),
-            **_store(store),
-            **_delays(store, self._delay_levels),
-            **_timers(store, now_ms),
+            **_counters(status, self._statistics),
+            **_store(status, self._store),
+            **_delays(self._store, self._delay_levels),
+            **_timers(status.timers),
             **_queues(config.limits().in_flight_total),
-            **logical_info(self._logical, now_ms),
-            **self._troubles(),
+            **logical_info(self._logical, self._now_ms()),
+            **_troubles(status),
         }
-
-    def _troubles(self) -> dict[str, str]:
-        """Return the counters of troubles, which the log explains where they are not 0."""
-        watch = loop_watch()
-        troubles = {
-            "loopHeldTimes": str(watch.held),
-            "loopHeldTimeMax": f"{watch.longest_s * 1000:.0f}",
-            "undeliveredMessages": str(self._statistics.undelivered),
-            "taskFailures": str(self._store.supervisor.failures.total()),
-        }
-        if self._refusals is not None:
-            troubles["aclRefusedRequests"] = str(self._refusals())
-        return troubles
 
 
 def register(handlers: Handlers, broker: BrokerContext) -> None:
     """Register GET_BROKER_RUNTIME_INFO (28)."""
-    control = broker.access_control
     info = RuntimeInfo(
         config=broker.config,
         delay_levels=len(broker.writer.delays_ms),
         logical=broker.logical,
         now_ms=broker.now_ms,
-        refusals=None if control is None else lambda: control.refusals.count,
         statistics=broker.statistics,
+        status=StatusReader.of(broker),
         store=broker.store,
     )
     handlers.add(RequestCode.GET_BROKER_RUNTIME_INFO, info.answer)
 
 
-def _counters(statistics: BrokerStatistics) -> dict[str, str]:
-    puts, put_day, get_day = statistics.puts, statistics.put_day(), statistics.get_day()
+def _troubles(status: BrokerStatus) -> dict[str, str]:
+    """Return the counters of troubles, which the log explains where they are not 0."""
+    troubles = {
+        "loopHeldTimes": str(status.loop_held),
+        "loopHeldTimeMax": f"{status.loop_longest_s * 1000:.0f}",
+        "undeliveredMessages": str(status.undelivered),
+        "taskFailures": str(status.task_failures),
+    }
+    if status.refused is not None:
+        troubles["aclRefusedRequests"] = str(status.refused)
+    return troubles
+
+
+def _counters(status: BrokerStatus, statistics: BrokerStatistics) -> dict[str, str]:
+    put_day, get_day = statistics.put_day(), statistics.get_day()
     transferred = _rates(statistics.transferred_tps())
+    average = status.bytes_in / status.messages_in if status.messages_in else 0.0
     return {
-        "putMessageTimesTotal": str(puts.messages),
-        "putMessageSizeTotal": str(puts.size_bytes),
-        "putMessageAverageSize": str(puts.size_bytes / puts.messages if puts.messages else 0.0),
-        "putMessageFailedTimes": str(statistics.put_failures),
-        "putMessageEntireTimeMax": str(statistics.put_time_max_ms),
+        "putMessageTimesTotal": str(status.messages_in),
+        "putMessageSizeTotal": str(status.bytes_in),
+        "putMessageAverageSize": str(average),
+        "putMessageFailedTimes": str(status.sends_failed),
+        "putMessageEntireTimeMax": str(status.write_max_ms),
         "putMessageDistributeTime": "".join(
             f"{name}:{count} "
             for name, count in zip(PUT_TIME_NAMES, statistics.put_times, strict=True)
         ),
-        "putLatency99": f"{statistics.put_time_quantile_ms(0.99):.2f}",
-        "putLatency999": f"{statistics.put_time_quantile_ms(0.999):.2f}",
+        "putLatency99": f"{status.write_p99_ms:.2f}",
+        "putLatency999": f"{status.write_p999_ms:.2f}",
         "getMessageEntireTimeMax": "0",  # a read that has to wait for the disk is not timed
         "putTps": _rates(statistics.put_tps()),
         "getFoundTps": _rates(statistics.found_tps()),
@@ -133,10 +128,9 @@ def _counters(statistics: BrokerStatistics) -> dict[str, str]:
     }
 
 
-def _store(store: Store) -> dict[str, str]:
-    statistics = store.statistics()
-    first = store.message_at(statistics.min_position)
-    ratio = f"{store.disk_ratio():.2f}"
+def _store(status: BrokerStatus, store: Store) -> dict[str, str]:
+    statistics = status.store
+    ratio = f"{status.disk_ratio:.2f}"
     info = {
         "commitLogMinOffset": str(statistics.min_position),
         "commitLogMaxOffset": str(statistics.max_position),
@@ -145,7 +139,7 @@ def _store(store: Store) -> dict[str, str]:
         "consumeQueueDiskRatio": ratio,
         "dispatchBehindBytes": str(statistics.dispatch_behind_bytes),
         "dispatchMaxBuffer": "0",
-        "earliestMessageTimeStamp": str(first.store_timestamp_ms if first is not None else -1),
+        "earliestMessageTimeStamp": str(status.oldest_ms),
         "pageCacheLockTimeMills": "0",
         "remainHowManyDataToFlush": _size(statistics.max_position - statistics.flushed_position),
         "remainTransientStoreBufferNumbs": str(INT_MAX),
@@ -170,18 +164,12 @@ def _delays(store: Store, levels: int) -> dict[str, str]:
     return info
 
 
-def _timers(store: Store, now_ms: int) -> dict[str, str]:
+def _timers(timers: TimerStatus) -> dict[str, str]:
     """Return how far timers are, as 5.3.3 does; the rates are not counted."""
-    timers, behind_s, behind = store.timers, 0, 0
-    if timers is not None:
-        end = store.bounds(SystemTopic.TIMER, 0)[1]
-        behind = max(0, end - timers.next_offset)
-        if timers.pending:
-            behind_s = max(0, now_ms - timers.read_ms) // 1000
     return {
-        "timerReadBehind": str(behind_s),
-        "timerOffsetBehind": str(behind),
-        "timerCongestNum": str(timers.pending if timers is not None else 0),
+        "timerReadBehind": str(timers.behind_s),
+        "timerOffsetBehind": str(timers.messages_behind),
+        "timerCongestNum": str(timers.pending),
         "timerEnqueueTps": "0.0",
         "timerDequeueTps": "0.0",
     }
@@ -203,8 +191,8 @@ def _rates(rates: Iterable[float]) -> str:
     return " ".join(f"{rate}" for rate in rates)
 
 
-def _duration(milliseconds: int) -> str:
-    minutes, seconds = divmod(milliseconds // 1000, 60)
+def _duration(age_s: float) -> str:
+    minutes, seconds = divmod(int(age_s), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"

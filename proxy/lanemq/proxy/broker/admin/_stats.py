@@ -3,10 +3,9 @@
 Source: RocketMQ 4.9.8, AdminBrokerProcessor.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, final
 
-import trio
 from attrs import define
 
 from lanemq.storage import OffsetTable, Store
@@ -15,7 +14,6 @@ from lanemq.wire.bodies import (
     BrokerStatsData,
     BrokerStatsItem,
     ConsumeStats,
-    ConsumeStatsList,
     MessageQueue,
     OffsetWrapper,
 )
@@ -28,14 +26,20 @@ from lanemq.wire.headers import (
 from lanemq.wire.logical import logical_broker, parse_progress_topic, place_of
 
 from ...net._dispatch import Handlers, typed
+from ...net._long_answer import LongAnswer
 from ...net._session import Session
+from ...net._turns import for_turns
+from ...sessions.state._clients import ClientRegistry
 from ..context._context import BrokerContext
 from ..logical.state._state import LogicalState
-from ..state._clients import ClientRegistry
 from ..state._counter import Counter
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
 from ._own_queues import OwnQueues
+
+_LEAST_QUEUE_BYTES: Final = len(
+    ConsumeStats({MessageQueue("", "", 0): OffsetWrapper(0, 0, 0, 0)}).encode()
+) - len(ConsumeStats({}).encode())
 
 
 @final
@@ -64,8 +68,7 @@ class ConsumeProgress:
                 broker_offset=self._store.bounds(topic, queue_id)[1],
                 consumer_offset=consumed,
                 last_timestamp=max(last_ms, 0),
-                # Only the client knows the messages that it holds and has not committed.
-                pull_offset=consumed,
+                pull_offset=max(self._statistics.pull_offset(topic, group, queue_id), consumed),
             )
         return table
 
@@ -109,11 +112,33 @@ class ConsumeProgress:
                 continue
             yield topic
 
-    def stats_of(self, group: str, topic: str, queues: int) -> ConsumeStats:
-        return ConsumeStats(
-            self.progress(group, topic, self._topics.queue_ids(queues)),
-            self._statistics.group_tps(topic, group, self._now_s()),
-        )
+    def queue_ids(self, topic: str, *, writes: bool) -> Sequence[int]:
+        """Return the queues of a topic to read, or to write to; none of one that is deleted."""
+        config = self._topics.get(topic)
+        if config is None:
+            return ()
+        return self._topics.queue_ids(config.write_queue_nums if writes else config.read_queue_nums)
+
+    async def expect(self, answer: LongAnswer, topic: str, *, writes: bool) -> None:
+        """Count the least that the progress in a topic takes."""
+        per_queue_bytes = _LEAST_QUEUE_BYTES + len(topic)
+        await answer.expect(len(self.queue_ids(topic, writes=writes)) * per_queue_bytes)
+
+    async def written(
+        self, answer: LongAnswer, group: str, topic: str, *, writes: bool
+    ) -> tuple[list[bytes], int]:
+        """Write the progress in a topic; also returns the number of messages not yet consumed.
+
+        A topic that is deleted meanwhile has no more queues.
+        """
+        members, behind = [], 0
+        for queue_ids in for_turns(self.queue_ids(topic, writes=writes)):
+            if self._topics.get(topic) is None:
+                break
+            found = self.progress(group, topic, queue_ids)
+            behind += sum(one.broker_offset - one.consumer_offset for one in found.values())
+            members.append(await answer.members(found))
+        return members, behind
 
     async def consume_stats(self, header: GetConsumeStats, frame: Frame, session: Session) -> Frame:
         """Answer a group's progress in one topic, in several, or in all it ever read."""
@@ -122,43 +147,64 @@ class ConsumeProgress:
         if header.topic:
             wanted = [header.topic]
         elif header.topic_list:
-            wanted = [topic for topic in header.topic_list.split(";") if topic]
+            wanted = dict.fromkeys(topic for topic in header.topic_list.split(";") if topic)
         else:
             wanted = sorted(self._offsets.topics_of(group))
-        table: dict[MessageQueue, OffsetWrapper] = {}
-        tps = 0.0
-        for topic in self.consumed_topics(group, wanted):
-            await trio.lowlevel.checkpoint()  # each may have many queues
-            if self._topics.get(topic) is None:
-                continue
-            stats = self.stats_of(group, topic, self._queues.topic(topic).read_queue_nums)
-            table.update(stats.offset_table)
-            tps += stats.consume_tps
-        if header.topic or not header.topic_list:
-            table |= self.logical_progress(group, header.topic or None)
-        return frame.reply(body=ConsumeStats(table, tps).encode())
+        async with LongAnswer.begin(session, frame.code) as answer:
+            topics = list(self.consumed_topics(group, wanted))
+            for topic in topics:
+                await self.expect(answer, topic, writes=False)
+            members: list[bytes] = []
+            tps = 0.0
+            for topic in topics:
+                if self._topics.get(topic) is not None:
+                    found, _ = await self.written(answer, group, topic, writes=False)
+                    members += found
+                    tps += self._statistics.group_tps(topic, group, self._now_s())
+            if header.topic or not header.topic_list:
+                logical = self.logical_progress(group, header.topic or None)
+                members.append(await answer.members(logical))
+            body = {"consumeTps": tps, "offsetTable": await answer.object(members)}
+            return frame.reply(body=await answer.body(body))
 
     async def all_consume_stats(
         self, header: GetConsumeStatsInBroker, frame: Frame, session: Session
     ) -> Frame:
         """Answer the progress of every group; ``isOrder`` leaves only ordered topics."""
-        groups: list[dict[str, tuple[ConsumeStats, ...]]] = []
+        groups: list[dict[str, list[dict[str, object]]]] = []
         behind = 0
-        for group in self._store.tables.groups.names:
-            stats = []
-            for topic in self.consumed_topics(group, sorted(self._offsets.topics_of(group))):
-                await trio.lowlevel.checkpoint()
-                config = self._topics.get(topic)
-                if config is None or (header.is_order and not config.order):
-                    continue
-                found = self.stats_of(group, topic, config.write_queue_nums)
-                behind += sum(
-                    o.broker_offset - o.consumer_offset for o in found.offset_table.values()
-                )
-                stats.append(found)
-            groups.append({group: tuple(stats)})
-        body = ConsumeStatsList(tuple(groups), str(self._address), behind, 0)
-        return frame.reply(body=body.encode())
+        async with LongAnswer.begin(session, frame.code) as answer:
+            consumed: dict[str, list[str]] = {}
+            for group in tuple(self._store.tables.groups.names):
+                await answer.expect(len(group))
+                consumed[group] = self._all_consumed(group, is_order=header.is_order)
+                for topic in consumed[group]:
+                    await self.expect(answer, topic, writes=True)
+            for group, topics in consumed.items():
+                stats: list[dict[str, object]] = []
+                for topic in topics:
+                    if self._topics.get(topic) is None:
+                        continue
+                    members, left = await self.written(answer, group, topic, writes=True)
+                    behind += left
+                    tps = self._statistics.group_tps(topic, group, self._now_s())
+                    stats.append({"consumeTps": tps, "offsetTable": await answer.object(members)})
+                groups.append({group: stats})
+            body = {
+                "brokerAddr": str(self._address),
+                "consumeStatsList": groups,
+                "totalDiff": behind,
+                "totalInflightDiff": 0,
+            }
+            return frame.reply(body=await answer.body(body))
+
+    def _all_consumed(self, group: str, *, is_order: bool) -> list[str]:
+        topics = self.consumed_topics(group, sorted(self._offsets.topics_of(group)))
+        return [
+            topic
+            for topic in topics
+            if (config := self._topics.get(topic)) is not None and (config.order or not is_order)
+        ]
 
 
 @final

@@ -1,23 +1,21 @@
-"""Operators' requests about topics.
+"""Operators' requests about topics: settings, queues, the groups that read them.
 
 Source: RocketMQ 4.9.8, AdminBrokerProcessor; TopicValidator (the names); 5.3.3 for 351.
 """
 
-import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable
 from typing import final
 
 from attrs import define, field
 
+from lanemq.local import get_logger
 from lanemq.storage import Store
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import (
     DataVersion,
     GroupList,
-    TopicConfig,
+    MessageQueue,
     TopicConfigWrapper,
-    TopicFilterType,
     TopicList,
     TopicOffset,
     TopicStatsTable,
@@ -30,87 +28,23 @@ from lanemq.wire.headers import (
     GetTopicStatsInfo,
     QueryTopicConsumeByWho,
 )
-from lanemq.wire.logical import MIGRATION_IN_PROGRESS, LogicalQueues, with_logical_queues
+from lanemq.wire.logical import with_logical_queues
 from lanemq.wire.message import is_stage_group
 
-from ...logical.rules._map_changes import mapped_queues
-from ...net._dispatch import Handlers, by_header, typed
+from ...net._dispatch import Handlers, typed
+from ...net._long_answer import LongAnswer
 from ...net._session import Session
+from ...net._turns import LONG_PARTS, PARTS_OF_A_TURN, encode_beside, for_turns
+from ...sessions.state._clients import ClientRegistry
+from ...sessions.values._framed import TopicStats
 from ..context._context import BrokerContext
 from ..logical.state._state import LogicalState
-from ..state._clients import ClientRegistry
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
-from ..values._framed import TopicStats
 from ._own_queues import OwnQueues
+from ._topic_settings import TopicSettings
 
-LOGGER = logging.getLogger("lanemq.proxy.admin")
-
-
-@final
-@define(eq=False, kw_only=True, repr=False)
-class TopicSettings:
-    """The creation, change and deletion of topics."""
-
-    _announced: Callable[[], Awaitable[None]]
-    _delete_topic: Callable[[str], None]
-    _logical: LogicalState
-    _topics: Topics
-
-    def put(self, header: CreateTopic, frame: Frame, session: Session) -> Awaitable[Frame]:
-        """Create a topic or change it; unlike 4.9.8, which forgets it, ``order`` is kept.
-
-        The answer waits, but not for long, until the name servers that are up know of it: the
-        next sender finds a route. (``AdminBrokerProcessor`` registers before it answers, too.)
-        """
-        self._topics.check_users_own(header.topic)
-        self._topics.check_queues(header.read_queue_nums, header.write_queue_nums)
-        if header.topic_filter_type not in set(TopicFilterType):
-            names = " or ".join(TopicFilterType)
-            remark = f"the filter type of a topic is {names}, not {header.topic_filter_type[:40]!r}"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        mapping = self._logical.get(header.topic)
-        if mapping is not None:
-            queues = mapped_queues(mapping)
-            if min(header.read_queue_nums, header.write_queue_nums) < queues:
-                remark = (
-                    f"logical queues need {queues} queues of the topic: migrate them away first"
-                )
-                raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        known = self._topics.get(header.topic) or TopicConfig(header.topic)
-        config = replace(
-            known,
-            read_queue_nums=header.read_queue_nums,
-            write_queue_nums=header.write_queue_nums,
-            perm=header.perm,
-            topic_filter_type=header.topic_filter_type,
-            topic_sys_flag=header.topic_sys_flag or 0,
-            order=header.order,
-        )
-        LOGGER.info("topic %s put by %s: %s", header.topic, session.peer, config)
-        self._topics.put(config)
-        return self._once_announced(frame)
-
-    def delete(
-        self, header: DeleteTopic, frame: Frame, session: Session
-    ) -> Frame | Awaitable[Frame]:
-        """Delete a topic and its queues. The groups' offsets in it stay, as in 4.9.8."""
-        self._topics.check_users_own(header.topic)
-        if self._logical.is_busy(header.topic):
-            raise Refused(ResponseCode.SYSTEM_ERROR, MIGRATION_IN_PROGRESS)
-        LOGGER.info("topic %s deleted by %s", header.topic, session.peer)
-        self._delete_topic(header.topic)
-        if self._logical.get(header.topic) is not None:
-            return self._forget_logical(header.topic, frame)
-        return frame.reply()
-
-    async def _forget_logical(self, topic: str, frame: Frame) -> Frame:
-        await self._logical.forget(topic)
-        return await self._once_announced(frame)
-
-    async def _once_announced(self, frame: Frame) -> Frame:
-        await self._announced()
-        return frame.reply()
+LOGGER = get_logger("lanemq.proxy.admin", by_peers=True)
 
 
 @final
@@ -128,21 +62,28 @@ class TopicViews:
     _answered: tuple[DataVersion, bytes] | None = field(init=False, default=None)
     """The last answer to ``configs`` without logical queues, and the version that it has."""
 
-    def configs(self, frame: Frame, session: Session) -> Frame:
+    def configs(self, frame: Frame, session: Session) -> Frame | Awaitable[Frame]:
         """Answer the settings of all topics."""
         table = self._store.tables.topics
         version = table.data_version
-        mapped = {
-            topic: LogicalQueues(mapping.chains.values())
-            for topic, mapping in self._logical.mappings.items()
-        }
+        mapped = {topic: mapping.queues for topic, mapping in self._logical.mappings.items()}
         if not mapped and self._answered is not None and self._answered[0] is version:
             return frame.reply(body=self._answered[1])
         wrapper = TopicConfigWrapper(
             dict(table.configs), version, with_logical_queues({}, mapped) if mapped else {}
         )
+        if len(wrapper.topic_config_table) >= LONG_PARTS:
+            return self._configs_later(frame, session, wrapper, is_kept=not mapped)
         self._answered = version, wrapper.encode()
         return frame.reply(body=self._answered[1])
+
+    async def _configs_later(
+        self, frame: Frame, session: Session, wrapper: TopicConfigWrapper, *, is_kept: bool
+    ) -> Frame:
+        body = await encode_beside(session, wrapper, len(wrapper.topic_config_table))
+        if is_kept:
+            self._answered = wrapper.data_version, body
+        return frame.reply(body=body)
 
     def config_of(self, header: GetTopicConfig, frame: Frame, session: Session) -> Frame:
         config = self._topics.get(header.topic)
@@ -156,15 +97,45 @@ class TopicViews:
 
     def stats(self, header: GetTopicStatsInfo) -> TopicStats:
         """Return the bounds of each queue that may be written, and its last store time."""
-        topic, queues = header.topic, self._queues
+        table = self._bounds(header.topic, self._writable(header.topic))
+        return TopicStats(TopicStatsTable(table, self._tps(header.topic)))
+
+    def answer_stats(
+        self, header: GetTopicStatsInfo, frame: Frame, session: Session
+    ) -> TopicStats | Awaitable[Frame]:
+        """Answer ``stats``; those of many queues in turns."""
+        queue_ids = self._writable(header.topic)
+        if len(queue_ids) <= PARTS_OF_A_TURN:
+            return self.stats(header)
+        return self._stats_in_turns(header.topic, queue_ids, frame, session)
+
+    async def _stats_in_turns(
+        self, topic: str, queue_ids: range, frame: Frame, session: Session
+    ) -> Frame:
+        async with LongAnswer.begin(session, frame.code) as answer:
+            members = [
+                await answer.members(self._bounds(topic, some))
+                for some in for_turns(queue_ids)
+                if self._topics.get(topic) is not None
+            ]
+            table = await answer.object(members)
+            body = await answer.body({"offsetTable": table, "topicPutTps": self._tps(topic)})
+            return frame.reply(body=body)
+
+    def _writable(self, topic: str) -> range:
+        return self._topics.queue_ids(self._queues.topic(topic).write_queue_nums)
+
+    def _bounds(self, topic: str, queue_ids: Iterable[int]) -> dict[MessageQueue, TopicOffset]:
         table = {}
-        for queue_id in self._topics.queue_ids(queues.topic(topic).write_queue_nums):
+        for queue_id in queue_ids:
             first, end = self._store.bounds(topic, queue_id)
-            last_ms = queues.store_time_ms(topic, queue_id, end - 1) if end > 0 else 0
-            table[queues.named(topic, queue_id)] = TopicOffset(first, end, last_ms)
+            last_ms = self._queues.store_time_ms(topic, queue_id, end - 1) if end > 0 else 0
+            table[self._queues.named(topic, queue_id)] = TopicOffset(first, end, last_ms)
+        return table
+
+    def _tps(self, topic: str) -> float:
         counter = self._statistics.topic(topic)
-        tps = counter.rates(self._now_s(), of_bytes=False)[0].tps if counter else 0.0
-        return TopicStats(TopicStatsTable(table, tps))
+        return counter.rates(self._now_s(), of_bytes=False)[0].tps if counter else 0.0
 
     def groups(self, header: QueryTopicConsumeByWho, frame: Frame, session: Session) -> Frame:
         """Answer the groups that subscribe to a topic now, and those that have offsets in it.
@@ -183,7 +154,9 @@ def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) ->
     """Register creation, deletion and inspection of topics."""
     settings = TopicSettings(
         announced=broker.announced,
+        commit_all=broker.commit_all,
         delete_topic=broker.delete_topic,
+        light_queues=broker.light_queues,
         logical=broker.logical,
         topics=broker.topics,
     )
@@ -207,11 +180,12 @@ def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) ->
         return frame.reply()
 
     handlers.add(RequestCode.UPDATE_AND_CREATE_TOPIC, typed(CreateTopic, settings.put))
+    handlers.add(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, settings.put_all)
     handlers.add(RequestCode.DELETE_TOPIC_IN_BROKER, typed(DeleteTopic, settings.delete))
     handlers.add(RequestCode.GET_ALL_TOPIC_CONFIG, views.configs)
     handlers.add(RequestCode.GET_TOPIC_CONFIG, typed(GetTopicConfig, views.config_of))
     handlers.add(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, views.system_topics)
-    handlers.add(RequestCode.GET_TOPIC_STATS_INFO, by_header(GetTopicStatsInfo, views.stats))
+    handlers.add(RequestCode.GET_TOPIC_STATS_INFO, typed(GetTopicStatsInfo, views.answer_stats))
     handlers.add(
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, typed(QueryTopicConsumeByWho, views.groups)
     )

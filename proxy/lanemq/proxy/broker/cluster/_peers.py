@@ -6,38 +6,30 @@ Source: RocketMQ 5.0.0-PREVIEW, BrokerOuterAPI (forwardRequest), BrokerControlle
 info map).
 """
 
-import logging
 import math
-from collections.abc import Container
 from typing import Final, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.sdk import BrokerUnreachable, LanemqError, RemotingClient, RequestTimedOut
 from lanemq.wire import ProtocolError, Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import MASTER_ID, ClusterInfo
 from lanemq.wire.frame import Frame, request
 
+from ...sessions.values._shared import ANY_CODE
 from ..settings._config import BrokerConfig
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.peers")
+LOGGER = get_logger("lanemq.proxy.broker.peers", by_peers=True)
 
 ADDRESSES_S: Final = 10.0
 """Seconds after which addresses are asked for again."""
 RETRY_S: Final = 1.0
 """Seconds until the next question where no name server, or not the broker, answered."""
 NAME_SERVER_S: Final = 3.0
-
-
-@final
-class _Any(Container[int]):
-    """A container of all response codes: every answer is accepted."""
-
-    def __contains__(self, code: object) -> bool:
-        return True
-
-
-ANY_CODE: Final = _Any()
+PATIENCE_S: Final = 0.5
+"""Seconds for which name servers are waited for if an address is known: one that does not answer
+holds up nobody."""
 
 
 @final
@@ -80,9 +72,10 @@ class Peers:
     async def address(self, broker_name: str, fallback: str | None = None) -> str:
         """Return the address of the master of that name. Raises ``Refused`` (SYSTEM_ERROR)."""
         if broker_name not in self._addresses or trio.current_time() >= self._fresh_until_s:
+            is_known = broker_name in self._addresses or bool(fallback)
             async with self._asking:
                 if trio.current_time() >= self._fresh_until_s:
-                    await self._refresh()
+                    await self._refresh(PATIENCE_S if is_known else NAME_SERVER_S)
         address = self._addresses.get(broker_name) or fallback
         if not address or self._client is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"unknown brokerName {broker_name}")
@@ -100,26 +93,44 @@ class Peers:
                 return True
         return False
 
-    async def ask_name_servers(self, frame: Frame) -> list[Frame]:
-        """Ask all name servers; return the answers that come, whatever their codes."""
+    async def ask_name_servers(self, frame: Frame, timeout_s: float = NAME_SERVER_S) -> list[Frame]:
+        """Ask all name servers; return the answers that come in time, whatever their codes."""
         answers: list[Frame] = []
-        client = self._client
-        if client is None:
-            return answers
 
         async def ask(server: str) -> None:
-            try:
-                answers.append(await client.call(server, frame, NAME_SERVER_S, accept=ANY_CODE))
-            except LanemqError as error:
-                LOGGER.info("name server %s did not answer %d: %s", server, frame.code, error)
+            answer = await self.ask_name_server(server, frame, timeout_s)
+            if answer is not None:
+                answers.append(answer)
 
         async with trio.open_nursery() as nursery:
-            for server in self._config.name_servers:
+            for server in self.name_servers:
                 nursery.start_soon(ask, server)
         return answers
 
-    async def _refresh(self) -> None:
-        answers = await self.ask_name_servers(request(RequestCode.GET_BROKER_CLUSTER_INFO))
+    async def ask_name_server(
+        self, server: str, frame: Frame, timeout_s: float = NAME_SERVER_S
+    ) -> Frame | None:
+        """Ask one name server; any answer is returned, None where none comes in time."""
+        if self._client is None:
+            return None
+        try:
+            return await self._client.call(server, frame, timeout_s, accept=ANY_CODE)
+        except LanemqError as error:
+            LOGGER.info("name server %s did not answer %d: %s", server, frame.code, error)
+            return None
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """The name servers that can be asked; none without a client."""
+        return () if self._client is None else tuple(self._config.name_servers)
+
+    def connection_number(self, server: str) -> int | None:
+        """Return a number that only the present connection to a name server has."""
+        return None if self._client is None else self._client.connection_number(server)
+
+    async def _refresh(self, timeout_s: float) -> None:
+        asked = request(RequestCode.GET_BROKER_CLUSTER_INFO)
+        answers = await self.ask_name_servers(asked, timeout_s)
         for answer in answers:
             try:
                 brokers = ClusterInfo.decode(answer.body).broker_addr_table

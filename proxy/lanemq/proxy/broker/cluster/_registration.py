@@ -6,7 +6,6 @@ Each name server has a task of its own, so one that is down delays none of the o
 Source: RocketMQ 4.9.8, BrokerController.registerBrokerAll, BrokerOuterAPI.
 """
 
-import logging
 import math
 import zlib
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from typing import Final, final
 import trio
 from attrs import define, field
 
+from lanemq.local import get_logger
 from lanemq.sdk import LanemqError, RemotingClient
 from lanemq.storage import Supervisor
 from lanemq.wire import Permission, ProtocolError, RequestCode
@@ -39,9 +39,10 @@ from lanemq.wire.logical import (
     with_logical_queues,
 )
 
+from ...net._turns import LONG_PARTS
 from ..settings._config import BrokerConfig
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.registration")
+LOGGER = get_logger("lanemq.proxy.broker.registration")
 
 RETRY_S: Final = 2.0
 """Seconds until a failed attempt is repeated, or a lost connection noticed."""
@@ -67,7 +68,7 @@ class Registrar:
     _address: str
     _ha_address: str
     _topics: Callable[[], TopicConfigWrapper]
-    """Returns all topics with their data version, whenever it is called."""
+    """Returns all topics, which may change, with their data version of now."""
     _logical_queues: Callable[[], Mapping[str, LogicalQueues]] = dict
     """Returns what the broker knows of logical queues, topic by topic: of others' segments only
     what is missing between them and its own is registered."""
@@ -154,7 +155,7 @@ class Registrar:
             asks_first = is_routine and not self._config.force_register
             if asks_first and not await self._is_news(server, wrapper):
                 return True
-            answer = await self._call(server, self._registration(wrapper))
+            answer = await self._call(server, await self._registration(wrapper))
             setting = RegisterBrokerResponse.from_fields(answer.fields)
             if setting.serve_logical_queue_to_java is not None:
                 self._on_java_setting(server.name, setting.serve_logical_queue_to_java)
@@ -191,7 +192,9 @@ class Registrar:
         everything = self._topics()
         allowed = self._config.broker_permission
         table: Mapping[str, TopicConfig] = everything.topic_config_table
-        if changed is not None:
+        if changed is None:
+            table = dict(table)
+        else:
             table = {name: table[name] for name in changed if name in table}
         if allowed & Permission.READ_WRITE != Permission.READ_WRITE:
             table = {name: restricted(topic, allowed) for name, topic in table.items()}
@@ -216,12 +219,15 @@ class Registrar:
         )
         return TopicConfigWrapper(table, everything.data_version, report.added_to(extra))
 
-    def _registration(self, wrapper: TopicConfigWrapper) -> Frame:
+    async def _registration(self, wrapper: TopicConfigWrapper) -> Frame:
+        """Make the request; the body of one with many topics is written beside the loop."""
         config = self._config
         content = RegisterBrokerBody(wrapper)
         # The compressed form has no room for logical queues.
         compressed = config.compressed_register and not self._logical_queues()
-        body = content.encode_compressed() if compressed else content.encode()
+        encode = content.encode_compressed if compressed else content.encode
+        is_long = len(wrapper.topic_config_table) >= LONG_PARTS
+        body = await trio.to_thread.run_sync(encode) if is_long else encode()
         header = RegisterBroker(
             broker_name=config.broker_name,
             broker_addr=self._address,

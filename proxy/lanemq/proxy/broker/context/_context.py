@@ -1,37 +1,41 @@
 """The context that the handlers of one broker share."""
 
-import logging
 import time
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.sdk import RemotingClient
-from lanemq.storage import Store, StoreUnwritable, disk_problem, parse_delay_levels, system_clock_ms
+from lanemq.storage import Store, StoreUnwritable, disk_problem, system_clock_ms
 from lanemq.wire import HostAddress, Refused, ResponseCode
 from lanemq.wire.bodies import TopicConfig
+from lanemq.wire.frame import Frame
 from lanemq.wire.logical import PROGRESS_PREFIX
 
-from ...acl import AccessControl
+from ...acl import UNLIMITED, AccessControl, Rights, Sender
 from ...net._dispatch import Guard
 from ...net._session import Session
 from ...net.limits._budget import Budget
+from ...sessions.state._clients import ClientRegistry
+from ...sessions.state._hold import Hold, Holds
+from ...sessions.state._locks import QueueLocks
+from ...sessions.state._stages import GroupStages, waiting_topic
 from ..cluster._peers import Peers
 from ..logical.state._progress import LogicalProgress
 from ..logical.state._state import LogicalState, waiting_queue
 from ..settings._config import BrokerConfig
-from ..state._clients import ClientRegistry
 from ..state._groups import Groups
-from ..state._hold import Hold, Holds
-from ..state._locks import QueueLocks
+from ..state._light_queues import LightQueues
 from ..state._recent_halves import RecentHalves
-from ..state._stages import GroupStages, waiting_topic
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
+from ..state._unknown_progress import UnknownProgress
 from ..writing._writer import Writer, unwritable
 
-LOGGER = logging.getLogger("lanemq.proxy.broker")
+LOGGER = get_logger("lanemq.proxy.broker", by_peers=True)
 
 
 @final
@@ -91,7 +95,6 @@ class BrokerContext:
             store,
             broker_name=config.broker_name,
             address=str(address),
-            now_ms=now_ms,
             now_s=self.now_s,
             changed=self._mapping_changed,
             brokers=config.logical_queue_brokers,
@@ -103,20 +106,57 @@ class BrokerContext:
         """The groups' progress in logical queues."""
         self.writer = Writer(
             store,
-            parse_delay_levels(store.config.delay_levels),
+            lights=self.light_queues,
             mappings=self.logical.mappings,
             gate=self.logical.gate,
         )
         self.recent_halves = RecentHalves(store, self.writer.when_finished)
-        self.statistics = BrokerStatistics(now_s=self.now_s(), day=time.localtime().tm_yday)
+        self.statistics = BrokerStatistics(now_s=self.now_s(), day=self.day())
         self.answer_woken: Callable[[list[Hold[Session]]], None] = lambda holds: None
         """Runs a parked pull again, and answers it. Set by ``Broker``."""
         store.on_durable.append(self._answer_woken)
+
+    @cached_property
+    def light_queues(self) -> LightQueues:
+        """The limits of light queues."""
+        return LightQueues(self.store, self.config.max_lmq_consume_queue_num)
+
+    @cached_property
+    def unknown_progress(self) -> UnknownProgress:
+        """The check of commits for what this broker does not know."""
+        return UnknownProgress(
+            self.store.tables.consumer_offsets,
+            self.groups,
+            self.topics,
+            self.logical.mappings,
+            is_live=lambda group: self.clients.consumer_group(group) is not None,
+            now_s=self.now_s,
+        )
 
     @property
     def guard(self) -> Guard | None:
         """The check for this process's ports: see ``Exchange``."""
         return None if self.access_control is None else self.access_control.check
+
+    def rights(self, frame: Frame, session: Session) -> Rights:
+        """Return the rights of a request's sender, for what its handler finds."""
+        control = self.access_control
+        return UNLIMITED if control is None else control.rights(frame, session)
+
+    def signer(self, frame: Frame, session: Session) -> str:
+        """Return the account that has signed a request; "" for none, as without accounts."""
+        control = self.access_control
+        return "" if control is None else control.signer(frame, session)
+
+    def sender(self, frame: Frame, session: Session) -> Sender:
+        """Return the account behind a request; nobody without accounts."""
+        control = self.access_control
+        return Sender() if control is None else control.sender(frame, session)
+
+    def rights_of(self, sender: Sender, host: str) -> Rights:
+        """Return the rights that an account has now from an address, for ``Rights.may`` alone."""
+        control = self.access_control
+        return UNLIMITED if control is None else control.rights_of(sender, host)
 
     def _mapping_changed(self, topic: str, queue_ids: set[int]) -> None:
         """Tell name servers of a topic's changed logical queues, and run its parked pulls again."""
@@ -131,6 +171,10 @@ class BrokerContext:
         for tell in self.on_mapping_changed:
             tell(topic)
         self.dispatch()
+
+    def day(self) -> int:
+        """Return a number that changes at local midnight."""
+        return time.localtime(self.now_ms() // 1000).tm_yday
 
     def commit_offset(
         self, group: str, topic: str, queue_id: int, offset: int, *, hops: int = 0
@@ -166,6 +210,7 @@ class BrokerContext:
         self.topics.remove(topic)
         self.store.delete_topic(topic)
         self.statistics.forget_topic(topic)
+        self.light_queues.removed(topic)
         for forget in self.on_topic_deleted:
             forget(topic)
 
@@ -174,12 +219,22 @@ class BrokerContext:
         self.write()
         self.dispatch()
 
-    def write(self) -> None:
+    async def commit_all(self) -> None:
+        """Do ``commit``, and wait for topics and groups that changed in this turn of the loop.
+
+        Raises ``Refused``.
+        """
+        self.commit()
+        if self.store.tables.is_wanted:
+            await self._write_tables()
+
+    def write(self) -> Callable[[], Awaitable[None]] | None:
         """Write the messages appended since the last call to the log.
 
         Every appender calls it before it tells anyone of success; the server does so after
         each read. Raises ``Refused`` (SERVICE_NOT_AVAILABLE) where the log cannot be written;
-        nothing of it is stored then.
+        nothing of it is stored then. Returns what has to be awaited besides, where topics or groups
+        changed: see ``after_batch`` of ``Exchange``.
         """
         statistics, started_ns = self.statistics, time.perf_counter_ns()
         written = statistics.puts.messages
@@ -191,20 +246,19 @@ class BrokerContext:
             for refuse in self.on_unwritten:
                 refuse(refusal)
             raise refusal from error
-        if self.store.tables.is_wanted:
-            self._write_tables()
         if written != statistics.puts_timed:  # a read that brought nothing to write took no time
             statistics.puts_timed = written
             statistics.put_took((time.perf_counter_ns() - started_ns) // 1_000_000)
+        return self._write_tables if self.store.tables.is_wanted else None
 
-    def _write_tables(self) -> None:
-        """Write topics and groups that changed, once for all requests of a read.
+    async def _write_tables(self) -> None:
+        """Write topics and groups that changed, once for all who wait for that.
 
         Raises ``Refused`` where they cannot be written; they are in force nevertheless, and the
         store tries again.
         """
         try:
-            self.store.tables.write_wanted()
+            await self.store.tables.write_wanted()
         except OSError as error:
             LOGGER.error("topics and groups cannot be written: %s", error)
             remark = f"topics and groups cannot be written: {disk_problem(error)}"

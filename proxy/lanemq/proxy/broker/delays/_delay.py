@@ -6,23 +6,23 @@ only its first message has to be watched. One task sleeps until the earliest of 
 Source: RocketMQ 4.9.8, ScheduleMessageService, which looks ten times a second instead.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import final
 
 import trio
 from attrs import define, field
 
+from lanemq.local import get_logger
 from lanemq.storage import NewMessage, Store, Unit
 from lanemq.wire import SystemTopic
 from lanemq.wire.message import StoredMessage
 
+from ...sessions.values._waiting import no_target, target_of
 from ..state._stored_again import stored_again
-from ..values._waiting import no_target, target_of
 from ._due import BATCH, BATCH_BYTES, DueMessages, Impossible
 from ._due_task import DueTask
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.delay")
+LOGGER = get_logger("lanemq.proxy.broker.delay", by_peers=True)
 
 
 @final
@@ -40,6 +40,18 @@ class DelayService:
     def __attrs_post_init__(self) -> None:
         self.task = DueTask(work=self._deliver_due, logger=LOGGER, now_ms=self._now_ms)
         self._store.on_arrival.append(self._arrived)
+        self._put_right()
+
+    def _put_right(self) -> None:
+        """Set progress behind the end of a level's queue, as that of a log that lost its last
+        records, to the end: the next messages would not be delivered."""
+        offsets = self._store.tables.delay_offsets
+        for level in range(1, len(self._delays_ms) + 1):
+            kept = offsets.get(level) or 0
+            _, end = self._store.bounds(SystemTopic.SCHEDULE, level - 1)
+            if kept > end:
+                LOGGER.warning("delay level %d: offset %d is behind the end, %d", level, kept, end)
+                offsets.put(level, end)
 
     def _arrived(self, topic: str, queue_id: int, end: int, tags_codes: Sequence[int]) -> None:
         """Note messages that came into a queue; in this topic, tags codes are their due times."""
@@ -70,7 +82,7 @@ class DelayService:
                 due_bytes += units[due].size_bytes
                 due += 1
             if due:
-                due_units = [(unit.log_position, _again) for unit in units[:due]]
+                due_units = [(unit.log_position, unit.size_bytes, _again) for unit in units[:due]]
                 delivered = await self._due.deliver(due_units)
                 offsets.put(level, offset + delivered)
             if due < len(units) and due_bytes < BATCH_BYTES:

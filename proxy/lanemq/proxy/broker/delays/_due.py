@@ -1,13 +1,13 @@
 """The delivery of messages that waited in the log: delayed ones, and those with a timer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, Self, final
 
 from attrs import define
 
 from lanemq.storage import FlushMode, NewMessage, Store, StoreError, disk_problem
 from lanemq.wire import ProtocolError, Refused, ResponseCode
-from lanemq.wire.message import StoredMessage
+from lanemq.wire.message import StoredMessage, decode_message
 
 from ...logical.rules._gate import SegmentClosed
 from ..context._context import BrokerContext
@@ -38,7 +38,7 @@ Again = Callable[[StoredMessage], NewMessage | Impossible | None]
 class DueMessages:
     """The delivery of one broker's due messages."""
 
-    _commit: Callable[[], None]
+    _commit_all: Callable[[], Awaitable[None]]
     _deliveries: Deliveries
     _kind: str
     """The name of the messages in logs, such as ``delayed message``."""
@@ -53,7 +53,7 @@ class DueMessages:
     ) -> Self:
         """Return the delivery of messages of a kind at ``broker``."""
         return cls(
-            commit=broker.commit,
+            commit_all=broker.commit_all,
             deliveries=deliveries,
             kind=kind,
             statistics=broker.statistics,
@@ -62,19 +62,20 @@ class DueMessages:
             writer=broker.writer,
         )
 
-    async def deliver(self, messages: Sequence[tuple[int, Again]]) -> int:
+    async def deliver(self, messages: Sequence[tuple[int, int, Again]]) -> int:
         """Append messages to their queues, from the first on; returns how many were appended.
 
-        Each is given by its log position. When it returns they are as safe as any send, and only
-        then its caller moves on: after a crash some may come twice, none is missing. One that can
-        never be delivered is put where it is seen. Raises ``Refused`` where not even the first
-        could be appended.
+        Each is given by its log position and the bytes of its record. When it returns they are as
+        safe as any send, and only then its caller moves on: after a crash some may come twice, none
+        is missing. One that can never be delivered is put where it is seen. Raises ``Refused``
+        where not even the first could be appended.
         """
         position = delivered = 0
         elsewhere: list[NewMessage] = []
-        for log_position, again in messages:
+        for log_position, size_bytes, again in messages:
             try:
-                position = max(position, self._deliver_one(log_position, again, elsewhere))
+                end = self._deliver_one(log_position, size_bytes, again, elsewhere)
+                position = max(position, end)
             except (Refused, OSError) as error:  # the store takes nothing now
                 if delivered:
                     break
@@ -84,7 +85,7 @@ class DueMessages:
                     ) from error
                 raise
             delivered += 1
-        self._commit()
+        await self._commit_all()
         if elsewhere:
             await self._deliveries.deliver(elsewhere)
             position = self._store.max_position
@@ -92,30 +93,33 @@ class DueMessages:
             await self._store.flushed(position)
         return delivered
 
-    def read(self, log_position: int) -> StoredMessage | None:
+    def read(self, log_position: int, size_bytes: int) -> StoredMessage | None:
         """Return a message that waits; None, with the reason counted and logged, for one that
-        cannot be read."""
+        cannot be read. ``size_bytes`` are those of its record: see ``Unit``."""
         where = f"the {self._kind} at {log_position}"
         try:
-            message = self._store.message_at(log_position)
+            record = self._store.record_at(log_position)
+            if record is not None and len(record) == size_bytes:
+                return decode_message(record)
         except (ProtocolError, StoreError) as error:
             self._undelivered.lost(where, error)
             return None
-        if message is None:
-            self._undelivered.lost(where, "it is not in the log any more")
-        return message
+        self._undelivered.lost(where, "it is not in the log any more")
+        return None
 
     def keep(self, message: StoredMessage, why: str) -> int:
         """Put a message where it is seen; returns the position behind it. Raises ``Refused``."""
         aside = stored_again(message, message.topic, message.queue_id)
         return self._undelivered.keep(aside, why)
 
-    def _deliver_one(self, log_position: int, make: Again, elsewhere: list[NewMessage]) -> int:
+    def _deliver_one(
+        self, log_position: int, size_bytes: int, make: Again, elsewhere: list[NewMessage]
+    ) -> int:
         """Append one message, or add it to ``elsewhere``; returns the position behind it, or 0.
 
         Raises ``Refused`` (not MESSAGE_ILLEGAL) and ``OSError`` while the store takes nothing.
         """
-        message = self.read(log_position)
+        message = self.read(log_position, size_bytes)
         if message is None:
             return 0
         again = make(message)

@@ -1,4 +1,7 @@
-"""A task that runs due work, and sleeps until the next due time or until an earlier one is set."""
+"""A task that runs due work, and waits for the next due time or until an earlier one is set.
+
+Due times are times of day: the clock may be set forward or back while the task waits.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -7,6 +10,7 @@ from typing import Final, final
 import trio
 from attrs import define, field
 
+from lanemq.storage import wait_towards
 from lanemq.wire import Refused
 
 RETRY_S: Final = 1.0
@@ -43,11 +47,7 @@ class DueTask:
                 continue
             self._sleeps_until_ms = due_ms
             self._rested.set()
-            if due_ms is None:
-                await self._wake.wait()
-            else:
-                with trio.move_on_after(max(0, due_ms - self._now_ms()) / 1000):
-                    await self._wake.wait()
+            await wait_towards(due_ms, self._now_ms, self._wake)
 
     def wake(self) -> None:
         """Make the task look at new messages."""

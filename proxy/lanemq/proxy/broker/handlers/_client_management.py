@@ -4,38 +4,59 @@ Source: RocketMQ 4.9.8, ClientManageProcessor, ConsumerManageProcessor,
 DefaultConsumerIdsChangeListener, ClientHousekeepingService.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Final, final
 
 import trio
 from attrs import define
 
-from lanemq.wire import TIMERS_FIELD, Refused, RequestCode, ResponseCode, TopicSysFlag, retry_topic
-from lanemq.wire.bodies import CheckClientRequestBody, ConsumerIdList, HeartbeatData
-from lanemq.wire.frame import Frame, request
+from lanemq.wire import (
+    TIMERS_FIELD,
+    Refused,
+    RequestCode,
+    ResponseCode,
+    TopicSysFlag,
+    retry_topic,
+)
+from lanemq.wire.bodies import (
+    CheckClientRequestBody,
+    ConsumerData,
+    ConsumerIdList,
+    HeartbeatData,
+)
+from lanemq.wire.frame import Frame
 from lanemq.wire.headers import GetConsumerListByGroup, UnregisterClient
 from lanemq.wire.logical import READER_FIELD
 from lanemq.wire.sql92 import SqlInvalid
 
+from ...acl import Sender, produces_as
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
+from ...net._turns import PARTS_OF_A_TURN, for_turns
+from ...sessions.state._clients import ClientRegistry
+from ...sessions.state._consumer_filters import (
+    Compile,
+    HeartbeatCompiler,
+    compile_filter,
+    is_tag_type,
+)
+from ...sessions.state._locks import QueueLocks
+from ...sessions.state._members import heartbeat_bytes
+from ...sessions.values._rights import RightsOf
 from ..context._context import BrokerContext
 from ..settings._config import BrokerConfig
-from ..state._clients import ClientRegistry
-from ..state._consumer_filters import compile_filter, is_tag_type
 from ..state._filter import require_supported
 from ..state._groups import Groups
-from ..state._locks import QueueLocks
-from ..state._members import heartbeat_bytes
 from ..state._topics import Topics
+from ._member_notes import MemberNotes
 
 SCAN_S: Final = 10.0
 """Seconds between two looks for clients and locks that nobody renewed."""
 
 GROUPS_MAX: Final = 1500
 """Most groups that one connection may be in: they come in one heartbeat, and end together."""
-SUBSCRIPTIONS_MAX: Final = 4000
+SUBSCRIPTIONS_MAX: Final = 2000
 """Most subscriptions in one heartbeat."""
 
 _REGISTERED: Final = "clients"
@@ -46,22 +67,45 @@ _REGISTERED: Final = "clients"
 class Heartbeats:
     """The handlers of heartbeats, over the client registry of one broker."""
 
+    notes: MemberNotes
     _clients: ClientRegistry[Session]
     _config: BrokerConfig
     _groups: Groups
     _has_timers: bool
     _locks: QueueLocks
     _now_s: Callable[[], float]
+    _rights: RightsOf
+    _sender: Callable[[Frame, Session], Sender]
     _topics: Topics
 
-    def heartbeat(self, frame: Frame, session: Session) -> Frame:
-        """Register the client, and answer only then: it may ask for its group at once."""
+    def heartbeat(self, frame: Frame, session: Session) -> Frame | Awaitable[Frame]:
+        """Register the client, and answer only then: it may ask for its group at once.
+
+        Many groups are made in turns, and then registered together.
+        """
         data = HeartbeatData.decode(frame.body)
         if not session.account.admits(heartbeat_bytes(data)):
             remark = "[OVERLOAD]the groups of this connection are as much as the broker can keep"
             raise Refused(ResponseCode.SYSTEM_BUSY, remark)
         self._check_numbers(data, session)
-        for consumer in data.consumer_data_set:
+        sender = self._check_producers(data, frame, session)
+        compiled = self._compile(data)
+        if len(data.consumer_data_set) <= PARTS_OF_A_TURN:
+            self._make(data.consumer_data_set)
+            return self._registered(data, frame, session, sender, compiled)
+        return self._register_later(data, frame, session, sender, compiled)
+
+    async def _register_later(
+        self, data: HeartbeatData, frame: Frame, session: Session, sender: Sender, compiled: Compile
+    ) -> Frame:
+        for some in for_turns(data.consumer_data_set):
+            self._make(some)
+            await trio.lowlevel.checkpoint()
+        return self._registered(data, frame, session, sender, compiled)
+
+    def _make(self, consumers: Iterable[ConsumerData]) -> None:
+        """Make groups, and their retry topics, that are not there yet."""
+        for consumer in consumers:
             config = self._groups.find(consumer.group_name)
             if config is not None:
                 # A group with too long a name for one can consume, but give nothing back.
@@ -72,6 +116,10 @@ class Heartbeats:
                         may_be_lost=True,
                         sys_flag=TopicSysFlag.UNIT_SUB if consumer.unit_mode else 0,
                     )
+
+    def _registered(
+        self, data: HeartbeatData, frame: Frame, session: Session, sender: Sender, compiled: Compile
+    ) -> Frame:
         if not session.closed:
             if _REGISTERED not in session.attributes:
                 session.attributes[_REGISTERED] = True
@@ -83,6 +131,8 @@ class Heartbeats:
                 version=frame.version,
                 now_s=self._now_s(),
                 knows_indices=frame.fields.get(READER_FIELD) == "true",
+                sender=sender,
+                compiled=compiled,
             )
             self.notify(changed)
         asks = frame.fields.get(TIMERS_FIELD) == "true"
@@ -105,6 +155,32 @@ class Heartbeats:
             )
             raise Refused(ResponseCode.SYSTEM_BUSY, remark)
 
+    def _check_producers(self, data: HeartbeatData, frame: Frame, session: Session) -> Sender:
+        """Check that the sender may be a member of the producer groups; returns it.
+
+        Members are shown the messages of the group's transactions, and a client id is where
+        replies go. Raises ``Refused``.
+        """
+        rights, sender = self._rights(frame, session), self._sender(frame, session)
+        if not data.producer_data_set or not rights.are_limited:
+            return sender
+        rights.require(*(produces_as(one.group_name) for one in data.producer_data_set))
+        if self._clients.is_claimed(data.client_id, session, sender.name):
+            remark = (
+                f"the client id {data.client_id} is in use by a client of another account: give "
+                "this client another instance name"
+            )
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        return sender
+
+    def _compile(self, data: HeartbeatData) -> Compile:
+        """Compile what is new before any of it is kept. Raises ``Refused`` for too much."""
+        compiler = HeartbeatCompiler()
+        for expression_type, expression in self._clients.new_expressions(data):
+            with suppress(SqlInvalid):
+                compiler.compile(expression_type, expression)
+        return compiler.compile
+
     def unregister(self, header: UnregisterClient, frame: Frame, session: Session) -> Frame:
         """Remove the connection from the groups it names, and notify the other members at once."""
         self.notify(
@@ -124,13 +200,11 @@ class Heartbeats:
         """Tell every member of the groups that membership or subscriptions changed."""
         if not self._config.notify_consumer_ids_changed_enable:
             return
-        for group in groups:
-            config = self._groups.get(group)
-            if config is not None and not config.notify_consumer_ids_changed_enable:
-                continue
-            note = request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
-            for session in self._clients.sessions_of(group):
-                session.oneway(note)
+        self.notes.tell(group for group in groups if self._wants_notes(group))
+
+    def _wants_notes(self, group: str) -> bool:
+        config = self._groups.get(group)
+        return config is None or config.notify_consumer_ids_changed_enable
 
     def consumer_list(
         self, header: GetConsumerListByGroup, frame: Frame, session: Session
@@ -177,7 +251,10 @@ def register(handlers: Handlers, broker: BrokerContext) -> Heartbeats:
         groups=broker.groups,
         has_timers=broker.store.timers is not None,
         locks=broker.locks,
+        notes=MemberNotes(broker.clients.sessions_of),
         now_s=broker.now_s,
+        rights=broker.rights,
+        sender=broker.sender,
         topics=broker.topics,
     )
     handlers.add(RequestCode.HEART_BEAT, heartbeats.heartbeat)

@@ -9,17 +9,18 @@ from typing import Final, final
 from attrs import define
 
 from lanemq.wire import BOUND_LOCK_FIELD, Refused, RequestCode, ResponseCode
-from lanemq.wire.bodies import LockBatch
+from lanemq.wire.bodies import LockBatch, LockBatchResult
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import LOCK_FIELD
 
 from ...net._answers import Answer
 from ...net._dispatch import Handlers
 from ...net._session import Session
+from ...net._turns import LONG_PARTS, reply_with
+from ...sessions.state._locks import QueueLocks
+from ...sessions.values._framed import Locked, Unlocked
 from ..context._context import BrokerContext
 from ..logical.traffic._locks import TELL, LogicalLocks
-from ..state._locks import QueueLocks
-from ..values._framed import Locked, Unlocked
 
 QUEUES_MAX: Final = 4096
 """Most queues in one request; a consumer asks each broker for the queues that it has there."""
@@ -34,8 +35,11 @@ class LockRequests:
     _logical: LogicalLocks
     _now_s: Callable[[], float]
 
-    def lock(self, asked: LockBatch, *, bound_to: Session | None = None) -> Locked:
-        """Lock or renew a client's queues; the locks end with the session ``bound_to``."""
+    def lock(
+        self, asked: LockBatch, *, bound_to: Session | None = None, owner: Session | None = None
+    ) -> Locked:
+        """Lock or renew a client's queues; the locks end with the session ``bound_to``, and take
+        places of ``owner``."""
         queues = _checked(asked).mq_set
         if bound_to is not None and self._locks.closed not in bound_to.on_close:
             bound_to.on_close.append(self._locks.closed)
@@ -45,6 +49,7 @@ class LockRequests:
             queues,
             self._now_s(),
             connection=bound_to,
+            owner=owner,
         )
         return Locked(tuple(held), is_bound=bound_to is not None)
 
@@ -72,7 +77,12 @@ class LockRequests:
             return self._tell(frame, _checked(body))
         if asked is not None:
             return self.lock_logical(body)
-        return self.lock(body, bound_to=session if BOUND_LOCK_FIELD in frame.fields else None)
+        bound_to = session if BOUND_LOCK_FIELD in frame.fields else None
+        locked = self.lock(body, bound_to=bound_to, owner=session)
+        if len(locked.queues) < LONG_PARTS:
+            return locked
+        result = LockBatchResult(locked.queues)
+        return reply_with(frame, session, result, len(locked.queues), locked.fields())
 
     async def _tell(self, frame: Frame, body: LockBatch) -> Frame:
         """Tell another broker of a lock: fields that are for brokers alone, and no result."""
@@ -98,7 +108,6 @@ def register(handlers: Handlers, broker: BrokerContext) -> LockRequests:
     logical = LogicalLocks(
         locks=broker.locks,
         logical=broker.logical,
-        now_ms=broker.now_ms,
         now_s=broker.now_s,
         peers=broker.peers,
     )

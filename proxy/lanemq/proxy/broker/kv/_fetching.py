@@ -1,16 +1,17 @@
 """The state of a partition, fetched from the broker that had it.
 
 All rows come, page by page, the next one while the last is being written; they are compared with
-the state's hash, and durable, before anybody sees them.
+the state's hash, and durable, in the database and as the partition's base, before anybody sees
+them.
 """
 
-import logging
 from typing import Final, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.storage import KvStates, StoreError
-from lanemq.storage.kv import KvMeta, StateCopy
+from lanemq.storage.kv import BaseWriter, KvMeta, StateCopy
 from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import KvState as KvStateHeader
@@ -26,7 +27,7 @@ from lanemq.wire.logical import Segment
 
 from ..cluster._peers import Peers
 
-LOGGER: Final = logging.getLogger("lanemq.proxy.kv")
+LOGGER: Final = get_logger("lanemq.proxy.kv", by_peers=True)
 ASK_S: Final = 10.0
 AT_ONCE_MAX: Final = 4
 """Partitions whose rows come at once, each with two pages in memory."""
@@ -56,28 +57,33 @@ class StateFetcher:
         LOGGER.info("partition %s goes on here from record %d", name, meta.first)
 
     async def _copy(self, name: str, before: Segment, first: StateRows, meta: KvMeta) -> None:
-        async with self._states.kept.copying(name) as copy:
+        kept = self._states.kept
+        async with kept.bases.writing(name) as base, kept.copying(name) as copy:
             failed: Exception | None = None
             async with trio.open_nursery() as nursery:
                 send, receive = trio.open_memory_channel[StateRows | Exception](0)
                 nursery.start_soon(self._fetch, name, before, first, send)
                 try:
-                    await self._write(copy, first, receive)
+                    await self._write(copy, base, first, receive)
                 except (OSError, StoreError, Refused, RemoteProtocolError) as error:
                     failed = error  # as it is, and not as one of a group
                     nursery.cancel_scope.cancel()
             if failed is not None:
                 raise failed
-            await self._states.kept.copied(name, copy, meta)
+            made = await base.finish()
+            await kept.copied(name, copy, meta)
+            await kept.bases.keep(base, made)
 
     async def _write(
         self,
         copy: StateCopy,
+        base: BaseWriter,
         rows: StateRows,
         receive: trio.MemoryReceiveChannel[StateRows | Exception],
     ) -> None:
         """Write page after page. Raises what fetching or the disk raises."""
         copy.put(rows.rows)
+        base.put(rows.rows)
         while rows.cursor is not None:
             if self._states.wants_flush:
                 await self._states.flush()
@@ -86,6 +92,7 @@ class StateFetcher:
                 raise following
             rows = following
             copy.put(rows.rows)
+            base.put(rows.rows)
 
     async def _fetch(
         self,

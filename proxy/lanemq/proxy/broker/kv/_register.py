@@ -1,47 +1,62 @@
 """Reads of keys, and the registration of all requests for keys and values."""
 
-import logging
 from collections.abc import Callable
 from typing import Final, final
 
 import msgspec
 import trio
-from attrs import define, field
+from attrs import define
+from msgspec.structs import replace
 
+from lanemq.local import get_logger
 from lanemq.storage import KvStates
-from lanemq.storage.kv import Frozen, KvState, SnapshotGone, read_entry, read_page, read_rows
-from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode
+from lanemq.wire import Refused, RequestCode
 from lanemq.wire.frame import Frame
-from lanemq.wire.headers import KvGet, KvMultiGet, KvScan, KvStatus, KvWatch, KvWrite
+from lanemq.wire.headers import (
+    KvFollow,
+    KvGet,
+    KvLeases,
+    KvMultiGet,
+    KvRange,
+    KvScan,
+    KvStatus,
+    KvWatch,
+    KvWrite,
+)
 from lanemq.wire.headers import KvState as KvStateHeader
 from lanemq.wire.kv import (
-    STEPS_MAX,
-    VALUE_BYTES_MAX,
-    Entry,
     NamespaceStatus,
-    check_key,
     parse_partition,
     partition_name,
 )
 
+from ...acl import reads_keys
 from ...net._dispatch import Handlers, by_header, typed
+from ...net._page_turns import Turns
 from ...net._session import Session
+from ...sessions.keys._leases import LeaseReads
+from ...sessions.keys._pages import Pages
+from ...sessions.keys._ranges import Ranges
+from ...sessions.keys._result import KvResult, add_encoder, status_of
+from ...sessions.keys._watches import Watches
+from ...sessions.values._rights import RightsOf
 from ..context._context import BrokerContext
 from ..logical.state._view import LogicalView
 from ..settings._config import BrokerConfig
-from ._checks import decoded_key
+from ._bases import BaseKeeper
+from ._claims import Claims
+from ._deletions import Deletions
 from ._fetching import StateFetcher
 from ._leftovers import Leftovers
 from ._namespaces import NewNamespaces
 from ._partitions import Partitions
 from ._queues import PartitionQueues
-from ._result import KvResult, add_encoder
-from ._snapshots import NEW, Snapshots
+from ._remaking import Remaker
+from ._state_pages import StatePages
 from ._takeovers import Takeovers
-from ._watches import Watches
 from ._writes import KvWrites
 
-LOGGER = logging.getLogger("lanemq.proxy.kv")
+LOGGER = get_logger("lanemq.proxy.kv", by_peers=True)
 TICK_S: Final = 0.25
 CONSISTENCIES: Final = frozenset({"linearizable", "local"})
 _KEYS: Final = msgspec.msgpack.Decoder(list[bytes])
@@ -60,11 +75,19 @@ class KvRequests:
     _now_ms: Callable[[], int]
     _now_s: Callable[[], float]
     _partitions: Partitions
+    _rights: RightsOf
     _states: KvStates
+    turns: Turns
+    """The pages that wait for their turns; its ``run`` is a task."""
+    pages: Pages
     takeovers: Takeovers
     """The partitions that come and go; its ``run`` is a task."""
     writes: KvWrites
-    _snapshots: Snapshots = field(init=False, factory=Snapshots)
+    claims: Claims
+    """The claims at name servers; its ``run`` is a task."""
+    deletions: Deletions
+    """The deletions of namespaces; its ``run`` is a task."""
+    watches: Watches
 
     async def run(self) -> None:
         """Let entries expire, and answer writers whose time is up, until cancelled."""
@@ -75,79 +98,22 @@ class KvRequests:
                 if not self._states.states:
                     continue
                 self.writes.expire(self._now_s())
-                self._snapshots.expire(self._now_s())
+                self.pages.snapshots.expire(self._now_s())
                 try:
-                    self.writes.tick(self._now_ms())
+                    self.writes.own.tick()
                 except Refused as error:
                     LOGGER.warning("entries do not expire now: %s", error.remark)
         finally:
-            self._snapshots.clear()
+            self.pages.snapshots.clear()
 
     # Reads
 
-    def get(self, header: KvGet) -> KvResult:
-        """Answer an entry, or nil where there is none."""
-        _check_consistency(header.consistency)
-        key = decoded_key(header.key, "key")
-        _checked(key)
-        return KvResult.of(read_entry(self._state(header), key))
+    def status(self, header: KvStatus, frame: Frame, session: Session) -> KvResult:
+        """Answer the status of one partition, or of all that are here of a namespace, or of all.
 
-    def multi_get(self, header: KvMultiGet, frame: Frame, session: Session) -> KvResult:
-        """Answer the entries of the first keys, as many as have 4 MiB of values together."""
-        _check_consistency(header.consistency)
-        try:
-            keys = _KEYS.decode(frame.body)
-        except msgspec.MsgspecError as error:
-            remark = f"the keys cannot be read: {error}"
-            raise Refused(ResponseCode.INVALID_PARAMETER, remark) from error
-        if len(keys) > STEPS_MAX:
-            remark = f"{len(keys)} keys are asked for, at most {STEPS_MAX} are taken"
-            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
-        state = self._state(header)
-        found: list[Entry | None] = []
-        size_bytes = 0
-        for key in keys:
-            _checked(key)
-            entry = read_entry(state, key)
-            found.append(entry)
-            size_bytes += len(entry.value) if entry is not None else 0
-            if size_bytes > VALUE_BYTES_MAX:
-                break
-        return KvResult.of(found)
-
-    def scan(self, header: KvScan) -> KvResult:
-        """Answer a page of entries under a prefix."""
-        now_s = self._now_s()
-        whole = self._state(header)
-        state: KvState | Frozen = whole
-        partition = partition_name(header.namespace, header.partition)
-        name = header.snapshot
-        if name == NEW:
-            self._snapshots.expire(now_s)
-            self._snapshots.check_room()
-            state = whole.freeze()
-            name = self._snapshots.add(partition, state, now_s)
-        elif name is not None:
-            state = self._snapshots.get(name, partition, now_s)
-        try:
-            page = read_page(
-                state,
-                decoded_key(header.prefix, "prefix"),
-                cursor=None if header.cursor is None else decoded_key(header.cursor, "cursor"),
-                limit=header.limit,
-                keys_only=header.keys_only,
-            )
-        except SnapshotGone as error:
-            raise Refused(ResponseCode.KV_COMPACTED, f"{error}: begin anew") from error
-        if name is not None:
-            if page.cursor is None:
-                self._snapshots.remove(name)
-            else:
-                page = msgspec.structs.replace(page, snapshot=name)
-        return KvResult.of(page)
-
-    def status(self, header: KvStatus) -> KvResult:
-        """Answer the status of one partition, or of all that are here of a namespace, or of all."""
+        The hash is left out for those who may not read all keys: it tells whether a guess of the
+        others is right.
+        """
         namespace, partition = header.namespace, header.partition
         if namespace is not None and partition is not None:
             self._partitions.open(namespace, partition, header.partitions)
@@ -156,84 +122,54 @@ class KvRequests:
             names = sorted(
                 name
                 for name in self._states.states
-                if namespace is None or parse_partition(name)[0] == namespace
+                if (namespace is None or parse_partition(name)[0] == namespace)
+                and not self._states.states[name].meta.deleted
             )
             if namespace is not None and not names:
-                raise self._partitions.no_namespace(namespace)
-        asked = header.partitions
-        return KvResult.of([self._status(name, asked) for name in names])
+                raise self._partitions.no_partition(namespace)
+        rights, found = self._rights(frame, session), []
+        for name in names:
+            status = self._status(name, header.partitions)
+            if rights.are_limited and not rights.may(reads_keys(status.namespace)):
+                status = replace(status, state_hash="")
+            found.append(status)
+        return KvResult.of(found)
+
+    def statuses(self) -> list[NamespaceStatus]:
+        """Return the status of each partition that is here."""
+        return [self._status(name, 0) for name in sorted(self._states.states)]
 
     def _status(self, name: str, partitions: int) -> NamespaceStatus:
         state = self._states.states[name]
-        meta = state.meta
-        return NamespaceStatus(
-            parse_partition(name)[0],
-            meta.entries,
-            meta.entry_bytes,
-            meta.next,
-            meta.clock_ms,
-            state.hash,
-            meta.changes_from,
-            meta.lost,
-            self._states.engine_name,
-            parse_partition(name)[1],
-            meta.partitions or partitions,
-            self._config.broker_name,
-            self._partitions.is_open(name),
+        return status_of(
+            state,
+            name,
+            partitions=state.meta.partitions or partitions,
+            engine=self._states.engine_name,
+            broker=self._config.broker_name,
+            is_open=self._partitions.is_open(name),
+            watchers=self.watches.waiting[name],
+            end=self._states.logs[name].bounds()[1],
         )
-
-    async def state(self, header: KvStateHeader) -> KvResult:
-        """Answer rows of a partition that is closed here, to the broker that it moves to."""
-        name = partition_name(header.namespace, header.partition)
-        state = await self.takeovers.made_for(name, header.position)
-        if state is None and name in self._partitions.waits_for:
-            remark = f"partition {header.partition} of {header.namespace} is on its way here"
-            raise Refused(ResponseCode.SYSTEM_BUSY, remark)
-        if state is None:
-            raise self._partitions.no_namespace(header.namespace)
-        if self._partitions.is_open(name) or state.meta.next != header.position:
-            remark = (
-                f"partition {header.partition} of {header.namespace} is at record "
-                f"{state.meta.next} here, and {header.position} is asked for"
-            )
-            raise Refused(ResponseCode.SYSTEM_BUSY, remark)
-        cursor = None if header.cursor is None else decoded_key(header.cursor, "cursor")
-        return KvResult.of(read_rows(state, cursor))
-
-    def _state(self, header: KvGet | KvMultiGet | KvScan) -> KvState:
-        return self._partitions.find(header.namespace, header.partition, header.partitions)
-
-
-def _check_consistency(name: str) -> None:
-    if name not in CONSISTENCIES:
-        remark = f"there is no consistency {name!r}; there are linearizable and local"
-        raise Refused(ResponseCode.INVALID_PARAMETER, remark)
-
-
-def _checked(key: bytes) -> None:
-    try:
-        check_key(key)
-    except RemoteProtocolError as error:
-        raise Refused(ResponseCode.INVALID_PARAMETER, str(error)) from error
 
 
 def register(
     handlers: Handlers,
     broker: BrokerContext,
     *,
-    is_alone: Callable[[], bool],
+    is_alone: Callable[[], bool] | None,
     view: LogicalView,
 ) -> KvRequests | None:
     """Register the requests for keys and values; None, without any, where they are switched off.
 
-    ``is_alone`` says whether the broker has never had another one beside it.
+    ``is_alone`` says whether the broker has never had another one beside it; where it is None,
+    name servers do.
     """
     states = broker.store.kv
     if states is None:
         return None
-    broker_name = broker.config.broker_name
     partitions = Partitions(
-        broker_name=broker_name,
+        broker_name=broker.config.broker_name,
         gate=broker.logical.gate,
         mappings=broker.logical.mappings,
         states=states,
@@ -245,10 +181,80 @@ def register(
         topics=broker.topics,
         view=view,
     )
-    watches = Watches(partitions=partitions, states=states)
+    turns = Turns()
+    watches = Watches(readable=partitions, turns=turns)
+    states.on_applied.append(lambda name, _: watches.wake(name))
+    takeovers = _takeovers(broker, states, partitions, queues, watches)
+    broker.on_mapping_changed.append(takeovers.changed)
+    claims = Claims.of(broker, partitions, states)
+    deletions = Deletions.of(broker, claims, partitions, states)
+    writes = _writes(broker, states, partitions, queues, claims, is_alone)
+    requests = KvRequests(
+        config=broker.config,
+        now_ms=broker.now_ms,
+        now_s=broker.now_s,
+        pages=Pages(now_s=broker.now_s, readable=partitions, turns=turns),
+        partitions=partitions,
+        rights=broker.rights,
+        states=states,
+        takeovers=takeovers,
+        turns=turns,
+        writes=writes,
+        claims=claims,
+        deletions=deletions,
+        watches=watches,
+    )
+    states.damage.on_set_aside.append(takeovers.set_aside)
+    states.on_behind.append(requests.pages.snapshots.drop)
+    moves = StatePages(
+        made_for=takeovers.made_for, partitions=partitions, states=states, turns=turns
+    )
+    ranges = Ranges(readable=partitions, turns=turns)
+    leases = LeaseReads(
+        now_ms=lambda name: broker.now_ms() + writes.clock.ahead_ms(name),
+        readable=partitions,
+        signer=broker.signer,
+        turns=turns,
+    )
+    _add(handlers, requests, ranges, leases, moves)
+    return requests
+
+
+def _add(
+    handlers: Handlers, requests: KvRequests, ranges: Ranges, leases: LeaseReads, moves: StatePages
+) -> None:
+    watches = requests.watches
+    add_encoder(handlers)
+    handlers.add(RequestCode.KV_WRITE, typed(KvWrite, requests.writes.write))
+    handlers.add(RequestCode.KV_GET, by_header(KvGet, requests.pages.get))
+    handlers.add(RequestCode.KV_MULTI_GET, typed(KvMultiGet, requests.pages.multi_get))
+    handlers.add(RequestCode.KV_SCAN, typed(KvScan, requests.pages.scan))
+    handlers.add(RequestCode.KV_WATCH, typed(KvWatch, watches.watch))
+    handlers.add(RequestCode.KV_RANGE, typed(KvRange, ranges.range))
+    handlers.add(RequestCode.KV_FOLLOW, typed(KvFollow, watches.follow))
+    handlers.add(RequestCode.KV_LEASES, typed(KvLeases, leases.leases))
+    handlers.add(RequestCode.KV_STATUS, typed(KvStatus, requests.status))
+    handlers.add(RequestCode.KV_STATE, typed(KvStateHeader, moves.state))
+
+
+def _takeovers(
+    broker: BrokerContext,
+    states: KvStates,
+    partitions: Partitions,
+    queues: PartitionQueues,
+    watches: Watches,
+) -> Takeovers:
+    broker_name = broker.config.broker_name
     fetcher = StateFetcher(peers=broker.peers, states=states)
-    takeovers = Takeovers(
-        bounds=broker.store.bounds,
+    remaker = Remaker(bounds=broker.store.bounds, states=states)
+    return Takeovers(
+        bases=BaseKeeper(
+            broker_name=broker_name,
+            mappings=broker.logical.mappings,
+            partitions=partitions,
+            remaker=remaker,
+            states=states,
+        ),
         broker_name=broker_name,
         fetcher=fetcher,
         leftovers=Leftovers(
@@ -257,29 +263,10 @@ def register(
         logical=broker.logical,
         partitions=partitions,
         queues=queues,
+        remaker=remaker,
         states=states,
         wake=watches.wake,
     )
-    broker.on_mapping_changed.append(takeovers.changed)
-    writes = _writes(broker, states, partitions, queues, is_alone)
-    requests = KvRequests(
-        config=broker.config,
-        now_ms=broker.now_ms,
-        now_s=broker.now_s,
-        partitions=partitions,
-        states=states,
-        takeovers=takeovers,
-        writes=writes,
-    )
-    add_encoder(handlers)
-    handlers.add(RequestCode.KV_WRITE, typed(KvWrite, writes.write))
-    handlers.add(RequestCode.KV_GET, by_header(KvGet, requests.get))
-    handlers.add(RequestCode.KV_MULTI_GET, typed(KvMultiGet, requests.multi_get))
-    handlers.add(RequestCode.KV_SCAN, by_header(KvScan, requests.scan))
-    handlers.add(RequestCode.KV_WATCH, by_header(KvWatch, watches.watch))
-    handlers.add(RequestCode.KV_STATUS, by_header(KvStatus, requests.status))
-    handlers.add(RequestCode.KV_STATE, by_header(KvStateHeader, requests.state))
-    return requests
 
 
 def _writes(
@@ -287,9 +274,11 @@ def _writes(
     states: KvStates,
     partitions: Partitions,
     queues: PartitionQueues,
-    is_alone: Callable[[], bool],
+    claims: Claims,
+    is_alone: Callable[[], bool] | None,
 ) -> KvWrites:
     new = NewNamespaces(
+        claims=claims,
         config=broker.config,
         is_alone=is_alone,
         partitions=partitions,
@@ -297,6 +286,7 @@ def _writes(
         states=states,
     )
     return KvWrites(
+        claims=claims,
         commit=broker.commit,
         now_ms=broker.now_ms,
         now_s=broker.now_s,
@@ -306,5 +296,6 @@ def _writes(
         writer=broker.writer,
         new=new,
         partitions=partitions,
+        signer=broker.signer,
         states=states,
     )

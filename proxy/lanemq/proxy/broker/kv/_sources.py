@@ -34,6 +34,33 @@ def beginning(mapping: TopicMapping, last: Segment) -> Segment | None:
     A migration that was called off leaves more than one segment in a queue. None where a part of
     the log was elsewhere.
     """
+    position = 0
+    run = _run(mapping, last)
+    for segment in run:
+        if segment.delta != position or segment.is_forced:
+            return None
+        position = segment.next_delta
+    return run[0]
+
+
+def goes_on_from(mapping: TopicMapping, last: Segment, position: int) -> bool:
+    """Return whether a log whose last part is ``last`` is in that one queue from ``position`` on.
+
+    Not so where it went past a broker meanwhile.
+    """
+    run = [one for one in _run(mapping, last) if one is last or one.next_delta > position]
+    at = run[0].delta
+    if not 0 <= at <= position:
+        return False
+    for segment in run:
+        if segment.delta != at or segment.is_forced:
+            return False
+        at = segment.next_delta
+    return True
+
+
+def _run(mapping: TopicMapping, last: Segment) -> list[Segment]:
+    """Return the parts of a log that are in one queue, up to ``last``, as they follow."""
     shift = last.shift
     before = [
         segment
@@ -45,12 +72,7 @@ def beginning(mapping: TopicMapping, last: Segment) -> Segment | None:
         and segment.next_delta <= last.delta
         and segment.shift == shift
     ]
-    run, position = [*sorted(before, key=attrgetter("delta", "next_delta")), last], 0
-    for segment in run:
-        if segment.delta != position or segment.is_forced:
-            return None
-        position = segment.next_delta
-    return run[0]
+    return [*sorted(before, key=attrgetter("delta", "next_delta")), last]
 
 
 def sealed_at(mapping: TopicMapping, index: int, meta: KvMeta) -> int:

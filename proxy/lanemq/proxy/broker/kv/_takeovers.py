@@ -1,11 +1,10 @@
 """Partitions that come to a broker and leave it, as the open ends of their logs do.
 
-A broker that a log goes on at asks the one before for the state, row by row, once that has
+A broker that a log continues at asks the one before for the state, row by row, once that has
 applied all up to the end; until it has it, and has it on the disk, it takes no reads and writes.
 The broker before keeps what it had until the new one is open.
 """
 
-import logging
 import math
 from collections.abc import Callable
 from typing import Final, final
@@ -13,6 +12,7 @@ from typing import Final, final
 import trio
 from attrs import define, field
 
+from lanemq.local import get_logger
 from lanemq.storage import KvStates, StoreError
 from lanemq.storage.kv import NO_QUEUE, KvMeta, KvState
 from lanemq.wire import KV_PREFIX, Refused, RemoteProtocolError
@@ -21,13 +21,15 @@ from lanemq.wire.logical import Segment
 
 from ...logical.rules._mapping import TopicMapping
 from ..logical.state._state import LogicalState
+from ._bases import BaseKeeper
 from ._fetching import StateFetcher
 from ._leftovers import Leftovers
 from ._partitions import Partitions
 from ._queues import PartitionQueues
+from ._remaking import Remaker
 from ._sources import beginning, sealed_at, state_sources
 
-LOGGER: Final = logging.getLogger("lanemq.proxy.kv")
+LOGGER: Final = get_logger("lanemq.proxy.kv", by_peers=True)
 LOOK_S: Final = 0.1
 """Seconds until the next try to take a partition over."""
 
@@ -37,14 +39,14 @@ LOOK_S: Final = 0.1
 class Takeovers:
     """The comings and goings at one broker; ``run`` is its task."""
 
-    _bounds: Callable[[str, int], tuple[int, int]]
-    """Returns the oldest and the next offset of a message queue of the store."""
+    _bases: BaseKeeper
     _broker_name: str
     _fetcher: StateFetcher
     _leftovers: Leftovers
     _logical: LogicalState
     _partitions: Partitions
     _queues: PartitionQueues
+    _remaker: Remaker
     _states: KvStates
     _wake: Callable[[str], None]
     _waiting: set[tuple[str, int]] = field(init=False, factory=set)
@@ -57,7 +59,7 @@ class Takeovers:
         """Note that a topic's logical queues have changed."""
         mapping = self._logical.mappings.get(topic)
         if topic.startswith(KV_PREFIX) and mapping is not None:
-            self._waiting.update((topic, index) for index in mapping.chains)
+            self._waiting.update((topic, index) for index in mapping.queues)
             self._news.set()
 
     async def run(self) -> None:
@@ -71,6 +73,7 @@ class Takeovers:
             self.changed(topic)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._leftovers.run)
+            nursery.start_soon(self._bases.run)
             while True:
                 self._news = trio.Event()
                 for place in sorted(self._waiting - self._busy):
@@ -85,12 +88,22 @@ class Takeovers:
         mapping = self._logical.mappings.get(topic)
         is_done = True
         try:
-            if mapping is not None and index in mapping.chains:
+            if mapping is not None and index in mapping.queues:
                 is_done = await self._follow(mapping, index)
         finally:
             self._busy.discard((topic, index))
         if is_done and self._logical.mappings.get(topic) is mapping:
             self._waiting.discard((topic, index))
+
+    def set_aside(self, name: str) -> bool:
+        """Have a partition made again whose state was damaged and is gone; returns whether its log
+        is known, so that this can be done."""
+        topic = kv_topic(parse_partition(name)[0])
+        if topic not in self._logical.mappings:
+            return False
+        self._partitions.waits_for[name] = "its state was damaged, and is made again"
+        self.changed(topic)
+        return True
 
     def why_it_stays(self, topic: str, index: int) -> str:
         """Return the reason why a partition cannot go on elsewhere yet; empty where it can."""
@@ -106,6 +119,8 @@ class Takeovers:
         """Map the logs of namespaces that are older than partitions to logical queues."""
         for name in list(self._states.states):
             topic = kv_topic(parse_partition(name)[0])
+            if self._states.states[name].meta.deleted:
+                continue
             if topic not in self._logical.mappings:
                 try:
                     await self._queues.map_first(topic)
@@ -121,6 +136,10 @@ class Takeovers:
                 self._wake(name)
             elif end.broker_name == self._broker_name:
                 await self._come(name, mapping, end)
+                if self._states.why_closed(name):  # it follows its log yet, or was damaged again
+                    if name in self._states.states:
+                        self._partitions.waits_for.pop(name, None)
+                    return False
             elif not self._leave(name, mapping, end):
                 return False
         except (OSError, StoreError, Refused, RemoteProtocolError) as error:
@@ -131,6 +150,7 @@ class Takeovers:
             self._note(name, "the server failed; its log says why")
             return False
         self._partitions.waits_for.pop(name, None)
+        self._partitions.followed.add(name)
         return True
 
     def _note(self, name: str, why: str) -> None:
@@ -157,12 +177,14 @@ class Takeovers:
             await self._lose(name, end, meta)
         elif self._has_it(name, sources, meta):
             await self._go_on(name, meta)
-        elif first is not None and self._has_all(first):
-            await self._make_again(name, first)
+        elif first is not None and self._remaker.has_all(first):
+            await self._remaker.of_log(name, first)
+        elif await self._remaker.of_base(name, mapping, end):
+            await self._states.flush()
         elif sources or end.delta:
             await self._bring(name, sources, meta)
-        elif first is not None and self._has_any(first):
-            await self._make_again(name, first)  # to be lost: its beginning is gone
+        elif first is not None and self._remaker.has_any(first):
+            await self._remaker.of_log(name, first)  # to be lost: its beginning is gone
         # Else nothing was ever written, and what makes it comes again.
 
     def _has_it(self, name: str, sources: list[Segment], meta: KvMeta) -> bool:
@@ -173,6 +195,7 @@ class Takeovers:
 
     async def _go_on(self, name: str, meta: KvMeta) -> None:
         """Go on with the state that is here. Raises ``OSError``, ``StoreError``."""
+        await self._bases.keep(name)
         before = self._states.states[name].meta
         meta.partition, meta.partitions = before.partition, before.partitions
         self._states.kept.follow(name, meta)
@@ -197,22 +220,6 @@ class Takeovers:
             else:
                 return
         raise why
-
-    def _has_any(self, first: Segment) -> bool:
-        """Return whether anything was written to a log that began with ``first`` here."""
-        return self._bounds(first.topic, first.queue_id)[1] > first.offset_delta
-
-    def _has_all(self, first: Segment) -> bool:
-        """Return whether records are here, from ``first`` on: retention takes the oldest."""
-        begin, end = self._bounds(first.topic, first.queue_id)
-        return begin <= first.offset_delta < end
-
-    async def _make_again(self, name: str, first: Segment) -> None:
-        """Make a state of the log that is here from its beginning, ``first``."""
-        LOGGER.warning("partition %s is made anew from its log", name)
-        if name in self._states.states:
-            self._states.kept.drop(name)
-        await self._make_of(name, first)
 
     async def _lose(self, name: str, end: Segment, meta: KvMeta) -> None:
         """Note that a partition was gone past, and that its state is at a broker that is gone.
@@ -239,6 +246,7 @@ class Takeovers:
         """Stop the state of a partition that went on elsewhere from following its log."""
         self._wake(name)
         state = self._states.states.get(name)
+        self._states.damage.awaited.discard(name)
         if state is None or state.meta.queue_id == NO_QUEUE:
             return True
         needed = sealed_at(mapping, end.logical_index, state.meta)
@@ -248,10 +256,10 @@ class Takeovers:
         return True
 
     async def made_for(self, name: str, position: int) -> KvState | None:
-        """Return the state with which a log went on elsewhere, made of the log where it is gone.
+        """Return the state with which a log went on elsewhere, made again where it is gone.
 
-        None where the log here does not go from its first record to ``position``. Raises
-        ``OSError``, ``StoreError``.
+        None where neither the log here nor a base and the log behind it go up to ``position``.
+        Raises ``OSError``, ``StoreError``.
         """
         state = self._states.states.get(name)
         namespace, partition = parse_partition(name)
@@ -266,23 +274,14 @@ class Takeovers:
             if not is_end or not self._is_last(mapping, segment):
                 continue
             first = beginning(mapping, segment)
-            if first is not None and self._has_all(first):
-                LOGGER.warning("partition %s is made anew from its log, to be moved", name)
-                await self._make_of(name, first)
-                self.changed(segment.topic)  # it goes again once it is elsewhere
+            if first is not None and self._remaker.has_all(first):
+                await self._remaker.of_log(name, first)
+            else:
+                await self._remaker.of_base(name, mapping, segment)
+            self.changed(segment.topic)  # it goes again once it is elsewhere
         return self._states.states.get(name)
 
     def _is_last(self, mapping: TopicMapping, segment: Segment) -> bool:
         """Return whether a sealed segment is here, and nothing is behind it in its queue."""
         end = self._logical.end_offset(segment.topic, segment.queue_id)
         return segment.is_sealed and mapping.is_own(segment) and segment.offset_max == end
-
-    async def _make_of(self, name: str, segment: Segment) -> None:
-        """Make a state of the log of a partition that begins with ``segment``."""
-        _, partition = parse_partition(name)
-        meta = KvMeta(partition=partition, queue_id=segment.queue_id, shift=-segment.offset_delta)
-        state = await self._states.make(name, meta)
-        if state.meta.lost:  # and with it the record that says how many partitions there are
-            meta.partitions = 0
-            self._states.kept.follow(name, meta)
-        await self._states.catch_up()

@@ -5,15 +5,15 @@ record is stored but not applied in time is told to ask again: with its sequence
 the result of what is stored, and nothing is done twice.
 """
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, final
 
 from attrs import define, field
 
+from lanemq.local import get_logger
 from lanemq.storage import KvStates, NewMessage, Put, Store
-from lanemq.storage.kv import KvState, Outcome, Status, operation_properties
+from lanemq.storage.kv import KvState, Outcome, operation_properties
 from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import KvWrite
@@ -22,18 +22,23 @@ from lanemq.wire.kv import (
     OpType,
     encode_beginning,
     kv_topic,
+    owned_client,
     parse_partition,
 )
 
 from ...logical.rules._gate import SegmentClosed
 from ...net._session import Session
+from ...sessions.keys._checks import DURING_IMPORT, SHRINKING, checked_write
+from ...sessions.keys._remarks import IMPORTING, LOST
+from ...sessions.keys._result import KvResult, result_of
 from ..writing._writer import Writer
-from ._checks import checked_key
+from ._claims import Claims
+from ._log_clock import LogClock
 from ._namespaces import Asked, NewNamespaces
-from ._partitions import LOST, Partitions
-from ._result import KvResult
+from ._own_records import OwnRecords
+from ._partitions import Partitions
 
-LOGGER = logging.getLogger("lanemq.proxy.kv")
+LOGGER = get_logger("lanemq.proxy.kv", by_peers=True)
 WAITING_BYTES: Final = 1024
 ASK_AGAIN: Final = (
     "the write is stored, but could not be applied yet: ask again with the same sequence number"
@@ -57,6 +62,7 @@ class _Waiting(NamedTuple):
 class KvWrites:
     """The writes of one broker."""
 
+    _claims: Claims
     _commit: Callable[[], None]
     new: NewNamespaces
     """The namespaces that are being made; its ``run`` is a task."""
@@ -64,6 +70,8 @@ class KvWrites:
     _now_s: Callable[[], float]
     _on_unwritten: list[Callable[[Refused], None]]
     _partitions: Partitions
+    _signer: Callable[[Frame, Session], str]
+    """Returns the account that has signed a request; "" for none."""
     _states: KvStates
     _store: Store
     _store_host: bytes
@@ -71,8 +79,23 @@ class KvWrites:
     _waiting: dict[str, deque[_Waiting]] = field(init=False, factory=dict)
     _begun: set[str] = field(init=False, factory=set)
     """Partitions whose first record is on its way into the log."""
+    clock: LogClock = field(init=False)
+    own: OwnRecords = field(init=False)
+    """The records that the broker writes by itself; its ``run`` is a task."""
 
     def __attrs_post_init__(self) -> None:
+        self.clock = LogClock(self._states, now_ms=self._now_ms, now_s=self._now_s)
+        self.own = OwnRecords(
+            append=self._append_own,
+            claims=self._claims,
+            clock=self.clock,
+            commit=self._commit,
+            config=self._store.config,
+            now_ms=self._now_ms,
+            now_s=self._now_s,
+            partitions=self._partitions,
+            states=self._states,
+        )
         self.new.ready = self._append_all
         self._states.on_applied.append(self._applied)
         self._states.on_behind.append(self._fell_behind)
@@ -87,12 +110,15 @@ class KvWrites:
         where the namespace is not here and must not be made here, KV_MOVED, SYSTEM_BUSY for now,
         KV_STATE_LOST, SERVICE_NOT_AVAILABLE while the log takes nothing.
         """
-        key = checked_key(header, frame.body)
+        checked = checked_write(header, frame.body)
         size_bytes = WAITING_BYTES + len(frame.body)
         if not session.account.admits(size_bytes):
             raise Refused(ResponseCode.SYSTEM_BUSY, "too much is waiting; try again in a moment")
-        asked = Asked(header, key, frame, session, size_bytes)
+        account, host = self._signer(frame, session), session.peer.host
+        client, lessor = owned_client(header.client or "", account), checked.lessor(account, host)
+        asked = Asked(header, checked.key, frame, session, size_bytes, client, lessor)
         name = asked.name
+        self._partitions.check_deleted(name, header)
         if name in self._states.states and not self.new.is_waiting(name):
             self._append(asked)
         else:
@@ -113,22 +139,27 @@ class KvWrites:
             LOGGER.warning("the first writes of a namespace are not taken: %s", error.remark)
 
     def _append(self, asked: Asked) -> None:
-        header, key, frame, session, size_bytes = asked
+        header, key, frame, session, size_bytes, client, lessor = asked
         name = asked.name
         state = self._partitions.open(header.namespace, header.partition, header.partitions)
-        if state.meta.lost and header.op_type != OpType.CLEAR:
+        if state.meta.importing and header.op_type not in DURING_IMPORT:
+            raise Refused(ResponseCode.SYSTEM_BUSY, IMPORTING.format(header.namespace))
+        if state.meta.lost and header.op_type not in (OpType.CLEAR, OpType.IMPORT, OpType.DROP):
             raise Refused(ResponseCode.KV_STATE_LOST, LOST.format(header.namespace))
         op_type = OpType.TICK if header.op_type == OpType.CREATE else header.op_type
-        grows = op_type not in (OpType.DELETE, OpType.CLEAR)
+        grows = op_type not in SHRINKING
         reason = self._states.why_refused(name, grows=grows)
         if reason:
             raise Refused(ResponseCode.SYSTEM_BUSY, f"no writes are taken now: {reason}")
         properties = operation_properties(
             op_type,
             key=key,
-            client=header.client or "",
+            identity=self._claims.identity_in(name, state, op_type),
+            client=client,
             sequence=header.sequence or 0,
             waits=header.waits or 0,
+            time_ms=self.clock.time_ms(name),
+            lessor=lessor,
         )
         host = session.peer.packed
         put = self._put(header, name, state, frame.body, properties, host)
@@ -164,12 +195,20 @@ class KvWrites:
             raise Refused(ResponseCode.SYSTEM_BUSY, remark) from error
 
     def _begin(
-        self, namespace: str, name: str, state: KvState, partitions: int, host: bytes
+        self,
+        namespace: str,
+        name: str,
+        state: KvState,
+        partitions: int,
+        host: bytes,
     ) -> None:
         """Append the record that says whose the log is. Raises as ``Writer.append``."""
         _, partition = parse_partition(name)
         body = encode_beginning(Beginning(partition, partitions, position=state.meta.next))
-        named = operation_properties(OpType.BEGIN)
+        identity = "" if state.meta.next else self._claims.identity_of(name)
+        named = operation_properties(
+            OpType.BEGIN, identity=identity, time_ms=self.clock.time_ms(name)
+        )
         self._writer.append(self._message(namespace, state, body, named, host))
         self._begun.add(name)
 
@@ -187,10 +226,17 @@ class KvWrites:
             was_taken=True,  # operations have limits of their own
         )
 
+    def _append_own(self, namespace: str, state: KvState, body: bytes, properties: bytes) -> int:
+        message = self._message(namespace, state, body, properties, self._store_host)
+        return self._writer.append(message).queue_offset + state.meta.shift
+
     # What becomes of them
 
     def _applied(self, name: str, outcomes: list[tuple[int, Outcome]]) -> None:
         self._begun.discard(name)
+        self.own.applied(name)
+        if self._claims.is_creating(name):
+            self._claims.created(name)
         waiting = self._waiting.get(name)
         if not waiting:
             return
@@ -201,7 +247,7 @@ class KvWrites:
             if waiting and waiting[0].position == position:
                 asked = waiting.popleft()
                 asked.session.account.add(-asked.size_bytes)
-                answer = asked.frame, _result(name, outcome)
+                answer = asked.frame, result_of(name, outcome)
                 answers.setdefault(asked.session, []).append(answer)
         for session, results in answers.items():
             session.answer_all(results)
@@ -213,6 +259,7 @@ class KvWrites:
     def _unwritten(self, error: Refused) -> None:
         """Refuse writes of a batch that could not be written to the log; nothing is stored."""
         self._begun.clear()
+        self.own.unwritten()
         end = self._store.max_position
         for waiting in self._waiting.values():
             while waiting and waiting[-1].log_position >= end:
@@ -228,42 +275,3 @@ class KvWrites:
     def _refuse(self, asked: _Waiting, code: int, remark: str) -> None:
         asked.session.account.add(-asked.size_bytes)
         asked.session.answer(asked.frame, Refused(code, remark))
-
-    # Time
-
-    def tick(self, now_ms: int) -> None:
-        """Let the log know the time where an entry's time has come."""
-        due = [
-            (name, state)
-            for name, state in self._states.states.items()
-            if 0 < state.meta.next_expiry_ms <= now_ms
-            and self._partitions.is_open(name)
-            and not self._states.why_refused(name)
-        ]
-        properties = operation_properties(OpType.TICK)
-        for name, state in due:
-            namespace, _ = parse_partition(name)
-            try:
-                self._writer.append(
-                    self._message(namespace, state, b"", properties, self._store_host)
-                )
-            except (Refused, SegmentClosed) as error:
-                LOGGER.info("entries of %s do not expire now: %s", name, error)
-        if due:
-            self._commit()
-
-
-def _result(name: str, outcome: Outcome) -> KvResult | Refused:
-    """Return the answer to the writer of a record of a partition."""
-    if outcome.status in (Status.APPLIED, Status.REPEATED):
-        return KvResult.of(outcome.answer)
-    code, remark = ResponseCode.SYSTEM_ERROR, "the record was not an operation: nothing was done"
-    if outcome.status is Status.FORGOTTEN:
-        code = ResponseCode.KV_WRITE_FORGOTTEN
-        remark = (
-            "the write is so old that its result is not known any more: read the key to see "
-            "whether it was done"
-        )
-    elif outcome.status is Status.LOST:
-        code, remark = ResponseCode.KV_STATE_LOST, LOST.format(parse_partition(name)[0])
-    return Refused(code, remark)

@@ -16,11 +16,11 @@ from lanemq.wire import (
     INT_MAX,
     LEGAL_NAME,
     TOPIC_QUEUES_MAX,
-    HostAddress,
-    RemoteProtocolError,
+    VIRTUAL_BROKERS_MAX,
     SystemTopic,
 )
 
+from ..._addresses import EVERYWHERE, addresses_in, advertised, check_address
 from ..._settings import ConfigError, setting
 from ...acl import AccessSettings
 from ...net.limits._budget import PEER_MEMORY_MOST, limit_bytes_of
@@ -29,8 +29,6 @@ from ...tls import TlsSettings
 from ._apache_keys import APACHE_KEYS
 from ._store_settings import StoreSettings
 
-_ANY_ADDRESS = ("", "0.0.0.0", "::")
-_NO_HOST = re.compile(r"[\s,/]")
 LOGICAL_ABOVE = 10
 NUMBERED_ABOVE = (1, 4, 5, -4, -3)
 
@@ -49,27 +47,6 @@ def numbered_above(number: int) -> int:
 def _host_name() -> str:
     # The broker's name is a topic name as well, which a dot would spoil.
     return re.sub(r"[^a-zA-Z0-9_-]", "-", socket.gethostname()) or "broker"
-
-
-def local_address() -> str:
-    """Return the IPv4 address this machine uses towards the outside, or loopback if it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("198.51.100.1", 9))  # a route look-up; no packet leaves
-            return str(probe.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"
-
-
-def _check_address(text: str) -> None:
-    try:
-        host = HostAddress.parse(text).host
-    except RemoteProtocolError:
-        host = ""
-    if not host or _NO_HOST.search(host):
-        raise ConfigError(
-            f"namesrvAddr: {text!r} is not an address: write host:port, with ; between two"
-        )
 
 
 @final
@@ -107,13 +84,16 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     # Topics and groups
     broker_permission: int = setting(6, changeable=True, most=15)
     """The permission of the whole broker: 4 read, 2 write."""
-    default_topic_queue_nums: int = setting(8, least=1, most=TOPIC_QUEUES_MAX)
+    default_topic_queue_nums: int = setting(8, changeable=True, least=1, most=TOPIC_QUEUES_MAX)
     auto_create_topic_enable: bool = setting(True, changeable=True)
     cluster_topic_enable: bool = setting(True)
     broker_topic_enable: bool = setting(True)
     auto_create_subscription_group: bool = setting(True, changeable=True)
     trace_topic_enable: bool = setting(False)
     msg_trace_topic_name: str = setting(str(SystemTopic.TRACE))
+    max_lmq_consume_queue_num: int = setting(20_000, least=1)
+    """Light queues of the broker up to which clients create new ones, three quarters of them from
+    one address (``enable_lmq``)."""
     notify_consumer_ids_changed_enable: bool = setting(True, changeable=True)
 
     # Sending and pulling
@@ -127,12 +107,15 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     long_polling_enable: bool = setting(True, changeable=True)
     short_polling_time_mills: int = setting(1000, changeable=True)
     """Milliseconds a pull is held without long polling."""
-    max_transfer_bytes_on_message_in_memory: int = setting(256 << 10, changeable=True)
-    max_transfer_count_on_message_in_memory: int = setting(32, changeable=True)
-    max_transfer_bytes_on_message_in_disk: int = setting(64 << 10, changeable=True)
-    max_transfer_count_on_message_in_disk: int = setting(8, changeable=True)
+    max_transfer_bytes_on_message_in_memory: int = setting(256 << 10, changeable=True, least=1)
+    max_transfer_count_on_message_in_memory: int = setting(32, changeable=True, least=1)
+    max_transfer_bytes_on_message_in_disk: int = setting(64 << 10, changeable=True, least=1)
+    max_transfer_count_on_message_in_disk: int = setting(8, changeable=True, least=1)
     default_query_max_num: int = setting(32, changeable=True)
     """Messages of a query by key that names no limit."""
+    use_server_side_reset_offset: bool = setting(True, changeable=True)
+    """Reset the offsets of a group without connected members here, as 5.3.3 does. False refuses
+    that, as 4.9.8."""
     enable_property_filter: bool = setting(True, changeable=True)
     """Accept subscriptions by SQL92. Apache's default is false."""
     filter_support_retry: bool = setting(False, changeable=True)
@@ -162,7 +145,7 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     """The port where clients that do not know logical queues find them; its VIP port is two
     below. 0 takes any free pair, -1 opens none. Default: ten above ``listen_port``, or any where
     that is any."""
-    logical_queue_brokers: int = setting(4, least=1, most=64)
+    logical_queue_brokers: int = setting(4, least=1, most=VIRTUAL_BROKERS_MAX)
     """Number of brokers at which clients that do not know logical queues see a topic's. What a
     topic gets with its first logical queues it keeps. Each has a port pair of its own beside
     ``logical_listen_port``: see ``numbered_ports``."""
@@ -206,7 +189,7 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
                 "lanemq does not replicate: brokerId must be 0 and brokerRole ASYNC_MASTER"
             )
         for address in self.name_servers:
-            _check_address(address)
+            check_address("namesrvAddr", address)
         if self.listen_port in (1, 2):
             raise ConfigError(f"listenPort is {self.listen_port}: it must be 0 or 3 to 65535")
         self.check_access()
@@ -215,29 +198,20 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     @property
     def name_servers(self) -> tuple[str, ...]:
         """The addresses in ``namesrv_addr``."""
-        return tuple(part.strip() for part in self.namesrv_addr.split(";") if part.strip())
+        return addresses_in(self.namesrv_addr)
 
     @property
     def listens_everywhere(self) -> bool:
         """True if ``bind_address`` means all addresses of this machine."""
-        return self.bind_address in _ANY_ADDRESS
+        return self.bind_address in EVERYWHERE
 
     @property
     def advertised_host(self) -> str:
         """The advertised host (see ``broker_ip1``), as a literal address.
 
-        It goes into every stored record and message id, which have no room for a name.
         Raises ``ConfigError`` for a name that has no IPv4 address.
         """
-        host = self.broker_ip1
-        if not host:
-            host = local_address() if self.listens_everywhere else self.bind_address
-        if ":" in host:
-            return host
-        try:
-            return socket.gethostbyname(host)
-        except OSError as error:
-            raise ConfigError(f"{host!r} has no IPv4 address: {error.strerror}") from error
+        return advertised(self.broker_ip1, self.bind_address)
 
     @property
     def blocked_keys(self) -> frozenset[str]:

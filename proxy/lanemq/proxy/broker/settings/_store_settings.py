@@ -5,11 +5,13 @@ Source: RocketMQ 4.9.8, MessageStoreConfig; 5.3.x for RocksDB.
 
 import dataclasses
 from pathlib import Path
+from typing import Final
 
 from lanemq.storage import ConfigInvalid, FlushMode, KvEngine, StoreConfig, StoreType
 
 from ..._settings import ConfigError, Settings, setting
 
+DEFAULT_STORE: Final = Path("lanemq-data")
 _PAGE_BYTES = 4096
 
 
@@ -18,7 +20,7 @@ _PAGE_BYTES = 4096
 class StoreSettings(Settings):
     """The settings of the store of one broker."""
 
-    store_path_root_dir: Path = setting(Path("lanemq-data"))
+    store_path_root_dir: Path = setting(DEFAULT_STORE)
     """Default: ``lanemq-data`` in the current directory."""
     store_path_commit_log: Path | None = setting(None)
     store_type: StoreType = setting(StoreType.FILE)
@@ -53,6 +55,10 @@ class StoreSettings(Settings):
     """``rocksdb``, or ``memory`` for small states."""
     kv_memory_max_bytes: int = setting(256 << 20, least=1 << 20)
     """Bytes of keys and values beyond which writes are refused, with ``kvEngine=memory``."""
+    kv_history_revisions: int = setting(0, least=0)
+    """Number of the latest revisions of a partition of keys whose history is kept; 0: any."""
+    kv_history_seconds: int = setting(0, least=0)
+    """Age up to which the history of a partition of keys is kept; 0: any."""
     enable_lmq: bool = setting(False)
     enable_multi_dispatch: bool = setting(False)
     """Put messages into light queues, too; needs ``enable_lmq``."""
@@ -60,7 +66,7 @@ class StoreSettings(Settings):
     """Accept messages with timers; false refuses them."""
     mapped_file_size_timer_log: int = setting(100 << 20, least=4096)
     timer_roll_window_slot: int = setting(2 * 24 * 3600, least=2)
-    """Seconds after which a message with a timer is stored anew. At most two thirds of
+    """Seconds after which a message with a timer is stored again. At most two thirds of
     ``file_reserved_time``."""
     timer_flush_interval_ms: int = setting(1000, least=1)
     """Milliseconds."""
@@ -87,20 +93,20 @@ class StoreSettings(Settings):
     """Milliseconds."""
     flush_delay_offset_interval: int = setting(10_000, least=1)
     """Milliseconds."""
-    file_reserved_time: int = setting(72)
+    file_reserved_time: int = setting(72, changeable=True)
     """Hours."""
-    delete_when: str = setting("04")
+    delete_when: str = setting("04", changeable=True)
     """Local hours, joined by ``;``."""
     clean_resource_interval: int = setting(10_000, least=1)
     """Milliseconds."""
-    delete_commit_log_files_interval: int = setting(100)
+    delete_commit_log_files_interval: int = setting(100, changeable=True)
     """Milliseconds."""
-    clean_file_forcibly_enable: bool = setting(True)
-    disk_max_used_space_ratio: int = setting(75, most=100)
+    clean_file_forcibly_enable: bool = setting(True, changeable=True)
+    disk_max_used_space_ratio: int = setting(75, changeable=True, most=100)
     """Percent."""
-    disk_space_clean_forcibly_ratio: int = setting(85, most=100)
+    disk_space_clean_forcibly_ratio: int = setting(85, changeable=True, most=100)
     """Percent."""
-    disk_space_warning_level_ratio: int = setting(90, most=100)
+    disk_space_warning_level_ratio: int = setting(90, changeable=True, most=100)
     """Percent."""
     check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover")
     max_message_size: int = setting(4 << 20, least=1)
@@ -144,6 +150,8 @@ class StoreSettings(Settings):
             kv_enabled=self.kv_enable,
             kv_engine=self.kv_engine,
             kv_memory_max_bytes=self.kv_memory_max_bytes,
+            kv_history_revisions=self.kv_history_revisions,
+            kv_history_seconds=self.kv_history_seconds,
             multi_dispatch=self.enable_lmq and self.enable_multi_dispatch,
             timers_enabled=self.timer_wheel_enable,
             timer_log_file_bytes=self.mapped_file_size_timer_log,

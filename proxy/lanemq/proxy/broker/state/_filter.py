@@ -13,7 +13,7 @@ from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.message import Property, get_property
 from lanemq.wire.sql92 import SqlInvalid
 
-from ._consumer_filters import (
+from ...sessions.state._consumer_filters import (
     PARSE_FAILED,
     SUB_ALL,
     ConsumerFilters,
@@ -21,8 +21,8 @@ from ._consumer_filters import (
     is_tag_type,
     tag_codes,
 )
-from ._members import ConsumerGroup
-from ._pull_filters import PullFilters, Wanted
+from ...sessions.state._members import ConsumerGroup
+from ...sessions.state._pull_filters import PullFilters, Wanted
 
 ALL: Final = Wanted()
 

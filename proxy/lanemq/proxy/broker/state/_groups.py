@@ -13,10 +13,14 @@ from lanemq.wire import (
     SystemGroup,
     fastjson,
     group_name_problem,
+    has_only_offsets,
+    retry_topic,
 )
 from lanemq.wire.bodies import SubscriptionGroupConfig
 
+from ...net._loop_watch import asking_host
 from ..settings._config import BrokerConfig
+from ._creations import Creations
 
 SETTINGS_BYTES_MAX: Final = 32 << 10
 """Longest settings of a group, as JSON without blanks. What 5.x adds takes some hundred bytes, and
@@ -50,6 +54,7 @@ class Groups:
         self._config = config
         self.get = table.get
         """Returns the settings of a group, or None; creates nothing."""
+        self._creations = Creations("group", table.configs.__len__, asking_host)
         self._large = dict[str, int]()
         """Name -> bytes beyond the usual, of the groups that have such."""
         for name, kept in table.configs.items():
@@ -62,18 +67,24 @@ class Groups:
     def find(self, name: str) -> SubscriptionGroupConfig | None:
         """Return the settings of a group; an unknown one is created, where that is allowed.
 
-        A name that is not a legal group name is never created (the reference creates any).
+        A name that is not a legal group name is never created (the reference creates any), nor is
+        a shadow group, of which there are offsets alone, or one beyond the share of a client's
+        address.
         """
         config = self.get(name)
-        if config is None and (
-            self._config.auto_create_subscription_group or name.startswith(SYSTEM_GROUP_PREFIX)
-        ):
-            if group_name_problem(name) is not None:
-                return None
+        if config is None and self._is_made(name) and self._creations.has_room:
+            self._creations.created(name)
             config = SubscriptionGroupConfig(group_name=name)
             # The write need not be awaited: after a crash it is created once more.
             self._table.put(config, at_once=False)
         return config
+
+    def _is_made(self, name: str) -> bool:
+        """Return whether a group is created at its first use."""
+        is_open = self._config.auto_create_subscription_group
+        is_open = is_open or name.startswith(SYSTEM_GROUP_PREFIX)
+        is_open = is_open and not has_only_offsets(retry_topic(name))
+        return is_open and group_name_problem(name) is None
 
     def put(self, config: SubscriptionGroupConfig) -> None:
         """Create or change a group for an operator.
@@ -100,7 +111,7 @@ class Groups:
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         self._note_size(name, len(text))
         self._table.put(config, at_once=False)
-        self._tables.want()
+        self._tables.want(self._table, name)
 
     def _note_size(self, name: str, size_bytes: int) -> None:
         if size_bytes > USUAL_SETTINGS_BYTES:
@@ -112,13 +123,16 @@ class Groups:
         """Forget a group; written as with ``put``."""
         self._large.pop(name, None)
         self._table.remove(name, at_once=False)
-        self._tables.want()
+        self._creations.removed(name)
+        self._tables.want(self._table, name)
 
     def require(self, name: str) -> SubscriptionGroupConfig:
-        """Find a group as ``find``; raises ``Refused`` (SUBSCRIPTION_GROUP_NOT_EXIST) instead of
-        None."""
+        """Find a group as ``find``; raises ``Refused`` (SUBSCRIPTION_GROUP_NOT_EXIST, or
+        SYSTEM_BUSY beyond the share of a client's address) instead of None."""
         config = self.find(name)
         if config is None:
+            if self._is_made(name):
+                self._creations.require_room()
             remark = f"subscription group not exist, {name}"
             raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         return config

@@ -78,6 +78,7 @@ class BrokerStatistics:
         self._topics: dict[str, Counter] = {}
         self._groups: dict[tuple[str, str], Counter] = {}
         self._send_backs: dict[tuple[str, str], Counter] = {}
+        self._pull_offsets: dict[tuple[str, str], dict[int, int]] = {}
         self._put_mornings = (0, 0)  # yesterday's and today's
         self._get_mornings = (0, 0)
         self._samples: deque[_Totals] = deque(
@@ -123,6 +124,20 @@ class BrokerStatistics:
         counter.calls += 1
         counter.messages += messages
         counter.size_bytes += size_bytes
+
+    def asked_from(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Note the offset from which a group pulls next: it has all messages before."""
+        key = (topic, group)
+        offsets = self._pull_offsets.get(key)
+        if offsets is None:
+            if len(self._pull_offsets) >= MAX_COUNTERS:
+                del self._pull_offsets[next(iter(self._pull_offsets))]
+            offsets = self._pull_offsets[key] = {}
+        offsets[queue_id] = offset
+
+    def pull_offset(self, topic: str, group: str, queue_id: int) -> int:
+        """Return the offset of the group's last pull of a queue since the start; -1 without any."""
+        return self._pull_offsets.get((topic, group), {}).get(queue_id, -1)
 
     def missed(self) -> None:
         """Count one pull that found nothing."""
@@ -203,12 +218,12 @@ class BrokerStatistics:
 
     def forget_topic(self, topic: str) -> None:
         self._topics.pop(topic, None)
-        for table in (self._groups, self._send_backs):
+        for table in (self._groups, self._send_backs, self._pull_offsets):
             for key in [key for key in table if key[0] == topic]:
                 del table[key]
 
     def forget_group(self, group: str) -> None:
-        for table in (self._groups, self._send_backs):
+        for table in (self._groups, self._send_backs, self._pull_offsets):
             for key in [key for key in table if key[1] == group]:
                 del table[key]
 

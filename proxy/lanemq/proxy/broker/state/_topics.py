@@ -5,6 +5,7 @@ Source: RocketMQ 4.9.8, TopicConfigManager, TopicValidator; AbstractSendMessageP
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import final
 
 from lanemq.storage import ConfigTables
@@ -17,6 +18,7 @@ from lanemq.wire import (
     SysFlag,
     SystemTopic,
     TopicSysFlag,
+    has_only_offsets,
     is_closed_topic,
     is_system_topic,
     reply_topic,
@@ -24,7 +26,9 @@ from lanemq.wire import (
 )
 from lanemq.wire.bodies import TopicConfig
 
+from ...net._loop_watch import asking_host
 from ..settings._config import BrokerConfig
+from ._creations import Creations
 
 MULTI_TAG = "MULTI_TAG"
 BENCHMARK_QUEUES = 1024
@@ -73,6 +77,7 @@ class Topics:
         self._config = config
         self._announce = announce
         self._targets: dict[str, SendTarget] = {}
+        self._creations = Creations("topic", table.configs.__len__, asking_host)
         self.get = table.get
         """Returns the settings of a topic, or None."""
         self._own = frozenset(topic.topic_name for topic in self._system_topics())
@@ -92,6 +97,12 @@ class Topics:
         if problem is not None:
             raise Refused(ResponseCode.SYSTEM_ERROR, problem)
 
+    def check_deletable(self, name: str) -> None:
+        """Check that users may delete a topic: one of their own, or one with a name for offsets
+        that is left from a store of before. Raises ``Refused``."""
+        if not has_only_offsets(name) or self.get(name) is None:
+            self.check_users_own(name)
+
     def system_names(self) -> frozenset[str]:
         """Return the topics that every broker of this configuration has."""
         return self._own
@@ -102,13 +113,14 @@ class Topics:
         It is written before those are answered whose requests came with this one.
         """
         self._table.put(topic, at_once=False)
-        self._tables.want()
+        self._tables.want(self._table, topic.topic_name)
         self._announce(topic)
 
     def remove(self, name: str) -> None:
         """Forget a topic; written as with ``put``."""
         self._table.remove(name, at_once=False)
-        self._tables.want()
+        self._creations.removed(name)
+        self._tables.want(self._table, name)
 
     @staticmethod
     def check_queues(*numbers: int) -> None:
@@ -117,6 +129,12 @@ class Topics:
             if not 0 <= number <= TOPIC_QUEUES_MAX:
                 remark = f"a topic has 0 to {TOPIC_QUEUES_MAX} queues at a broker, not {number}"
                 raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+
+    def set_default_queues(self, queues: int) -> None:
+        """Change the number of queues that topics get which clients create by sending."""
+        known = self.get(SystemTopic.AUTO_CREATE)
+        if known is not None and (known.read_queue_nums, known.write_queue_nums) != (queues,) * 2:
+            self.put(replace(known, read_queue_nums=queues, write_queue_nums=queues))
 
     @staticmethod
     def queue_ids(queues: int) -> range:
@@ -139,7 +157,11 @@ class Topics:
         if is_closed_topic(name):
             remark = f"Sending message to topic[{name}] is forbidden."
             raise Refused(ResponseCode.NO_PERMISSION, remark)
-        target = self._targets[name] = SendTarget(config)
+        target = SendTarget(config)
+        if self._tables.is_unwritten(self._table, name):  # a failed write refused its creation
+            self._tables.want(self._table, name)
+        else:
+            self._targets[name] = target
         return target
 
     def target_for_send(
@@ -148,7 +170,8 @@ class Topics:
         """Return the ``target``; a topic that does not exist is created after ``default_topic``.
 
         Raises ``Refused``: an illegal name (SYSTEM_ERROR), a topic of the broker's own
-        (NO_PERMISSION), or one that may not be created (TOPIC_NOT_EXIST).
+        (NO_PERMISSION), one that may not be created (TOPIC_NOT_EXIST), or one beyond the share of
+        a client's address (SYSTEM_BUSY).
         """
         if (problem := topic_name_problem(name)) is not None:
             raise Refused(ResponseCode.SYSTEM_ERROR, problem)
@@ -180,7 +203,8 @@ class Topics:
         """Return the settings of a retry or dead-letter topic, which is created if missing.
 
         With ``may_be_lost`` a new one is not waited for until it is written: its client will ask
-        again. Raises ``Refused`` (MESSAGE_ILLEGAL) for a name that the store has no room
+        again. Raises ``Refused`` for one beyond a client's share (SYSTEM_BUSY), and
+        (MESSAGE_ILLEGAL) for a name that the store has no room
         for, such as that of the retry topic of a group with a long name; as 5.3.3. (4.9.8 refuses
         more.)
         """
@@ -192,6 +216,8 @@ class Topics:
                     "bytes: give the group a shorter one"
                 )
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+            self._creations.require_room()
+            self._creations.created(name)
             config = TopicConfig(
                 topic_name=name,
                 read_queue_nums=queues,
@@ -204,6 +230,8 @@ class Topics:
                 self._announce(config)
             else:
                 self.put(config)
+        elif not may_be_lost and self._tables.is_unwritten(self._table, name):
+            self._tables.want(self._table, name)
         return config
 
     def _create_after(self, name: str, template: str, queue_nums: int, sys_flag: int) -> bool:
@@ -212,6 +240,8 @@ class Topics:
             return False
         if template == SystemTopic.AUTO_CREATE and not self._config.auto_create_topic_enable:
             return False
+        self._creations.require_room()
+        self._creations.created(name)
         queues = max(0, min(queue_nums, default.write_queue_nums))
         self.put(
             TopicConfig(

@@ -22,7 +22,7 @@ from lanemq.wire import (
     read_number,
 )
 from lanemq.wire.frame import Frame
-from lanemq.wire.headers import RecallMessage
+from lanemq.wire.headers import RecallMessage, RecallMessageResponse
 from lanemq.wire.message import Property, RecallHandle, encode_properties
 
 from ...net._dispatch import Handlers, typed
@@ -75,7 +75,7 @@ class Recalls:
             store_host=self._store_host,
         )
         try:
-            out_ms = slot_time_ms(properties, self._now_ms(), self._config)
+            out_ms = slot_time_ms(properties, self._now_ms(), self._config, topic=header.topic)
             assert out_ms is not None  # it was looked at before
             self._topics.ensure(SystemTopic.TIMER, queues=1)
             put = self._writer.append_waiting_timed(message, out_ms)
@@ -84,7 +84,8 @@ class Recalls:
                 raise
             remark = "recall failed, execute error"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
-        fields = {"msgId": handle.message_id, Property.MSG_REGION: self._config.region_id}
+        fields = RecallMessageResponse(handle.message_id).to_fields()
+        fields[Property.MSG_REGION] = self._config.region_id
         return self._flushes.answered(frame.reply(0, fields), put.end)
 
     def _check_accepts(self) -> None:

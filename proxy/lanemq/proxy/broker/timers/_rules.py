@@ -37,11 +37,22 @@ def without_timer(properties: bytes) -> bytes:
     return properties
 
 
-def slot_time_ms(properties: Mapping[str, str], now_ms: int, config: BrokerConfig) -> int | None:
-    """Return the time that a message is kept under: that of its slot, up to a second early.
+def slot_time_ms(
+    properties: Mapping[str, str], now_ms: int, config: BrokerConfig, *, topic: str
+) -> int | None:
+    """Return the time that a message for ``topic`` is kept under: that of its slot, up to a second
+    early.
 
-    None for one that is due now. Raises ``Refused`` as Apache's brokers do.
+    None for one that is due now. Raises ``Refused`` as Apache's brokers do, and for one that
+    recalls a message of another topic.
     """
+    key = properties.get(Property.TIMER_DEL_UNIQKEY)
+    if key is not None and not recalls_of(topic, key):
+        remark = (
+            f"timer message illegal, {Property.TIMER_DEL_UNIQKEY} must be {topic}+ and a unique "
+            "key: a message recalls those of its own topic alone"
+        )
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
     if not config.timer_wheel_enable:
         remark = "accurate timer message is not enabled, timerWheelEnable is false"
         raise Refused(ResponseCode.SYSTEM_ERROR, remark)
@@ -93,7 +104,7 @@ def due_ms(message: StoredMessage, out_ms: int) -> int:
     if not any(name in properties for name in ASKING):
         return latest_ms
     if Property.TIMER_DELIVER_MS not in properties and Property.TIMER_ROLL_TIMES in properties:
-        return latest_ms  # it was stored anew: the time of its first storing is not known any more
+        return latest_ms  # it was stored again: the time of its first storing is not known any more
     asked_ms = _deliver_ms(properties, message.store_timestamp_ms)
     return latest_ms if asked_ms is None else min(max(asked_ms, out_ms + 1), latest_ms)
 
@@ -117,7 +128,7 @@ def delivered_message(
 
 
 def rolled_message(message: StoredMessage, *, enqueued_ms: int, now_ms: int) -> NewMessage:
-    """Make the message that waits on, stored anew at the end of the log."""
+    """Make the message that waits on, stored again at the end of the log."""
     times = _number(message.properties.get(Property.TIMER_ROLL_TIMES, "")) or 0
     target = (SystemTopic.TIMER, QUEUE_ID)
     rolled = delivered_message(message, target, enqueued_ms=enqueued_ms, now_ms=now_ms)
@@ -128,6 +139,19 @@ def rolled_message(message: StoredMessage, *, enqueued_ms: int, now_ms: int) -> 
 def delete_key(topic: str, message_id: str) -> str:
     """Return the value by which a recall names a message."""
     return f"{topic}+{message_id}"
+
+
+def recalls_of(topic: str, key: str) -> bool:
+    """Return whether the value of a recall names a message of a topic."""
+    return key.partition("+")[0] == topic
+
+
+def recalled_key(message: StoredMessage) -> str | None:
+    """Return the value by which a message recalls another one of its topic; None for any other
+    message, also for one that names another topic."""
+    key = message.properties.get(Property.TIMER_DEL_UNIQKEY)
+    is_own = key is not None and recalls_of(message.properties.get(Property.REAL_TOPIC, ""), key)
+    return key if is_own else None
 
 
 def key_of(message: StoredMessage) -> str | None:

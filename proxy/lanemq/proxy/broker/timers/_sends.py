@@ -46,7 +46,7 @@ class TimedSends:
         ``properties`` are the message's. Raises as ``Writer.append``, and ``Refused`` for a timer
         that cannot be.
         """
-        out_ms = self._slot_time_ms(properties)
+        out_ms = self._slot_time_ms(properties, message.topic)
         if out_ms is None:
             return self._writer.append(message), None
         put = self._writer.append_timed(message, out_ms)
@@ -59,16 +59,16 @@ class TimedSends:
         out_ms = None
         if _MARK in message.properties:
             properties = decode_properties(message.properties.decode("utf-8", "replace"))
-            out_ms = self._slot_time_ms(properties)
+            out_ms = self._slot_time_ms(properties, message.topic)
         if out_ms is None:
             return self._writer.append(message)
         return self._writer.append_waiting_timed(message, out_ms)
 
-    def _slot_time_ms(self, properties: Mapping[str, str]) -> int | None:
+    def _slot_time_ms(self, properties: Mapping[str, str], topic: str) -> int | None:
         """Return the time that a message is kept under; None for one that does not wait."""
         if not asks_for_timer(properties):
             return None
-        out_ms = slot_time_ms(properties, self._now_ms(), self._config)
+        out_ms = slot_time_ms(properties, self._now_ms(), self._config, topic=topic)
         if out_ms is not None:
             if self._timers is not None:
                 check_crowd(self._timers.count_at(out_ms), self._config)

@@ -3,25 +3,33 @@
 Source: RocketMQ 5.3.3, TimerMessageStore, which has eleven threads for it.
 """
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Self, final
 
 import trio
 from attrs import define, field
 
+from lanemq.local import get_logger
 from lanemq.storage import NewMessage, Store, Taken, Timers, disk_problem
 from lanemq.wire import Refused, ResponseCode, SystemTopic, java_hash
 from lanemq.wire.message import Property, StoredMessage
 
+from ...sessions.values._waiting import no_target, target_of
 from ..context._context import BrokerContext
 from ..delays._due import BATCH, BATCH_BYTES, DueMessages, Impossible
 from ..delays._due_task import RETRY_S, DueTask
-from ..values._waiting import no_target, target_of
-from ._rules import QUEUE_ID, delivered_message, due_ms, key_of, out_ms_of, rolled_message
+from ._rules import (
+    QUEUE_ID,
+    delivered_message,
+    due_ms,
+    key_of,
+    out_ms_of,
+    recalled_key,
+    rolled_message,
+)
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.timers")
+LOGGER = get_logger("lanemq.proxy.broker.timers", by_peers=True)
 
 TURN: Final = 256
 """Messages that are indexed in one turn of the loop."""
@@ -32,7 +40,7 @@ TURN: Final = 256
 class TimerService:
     """The timers of one broker; ``task`` does it."""
 
-    _commit: Callable[[], None]
+    _commit_all: Callable[[], Awaitable[None]]
     _due: DueMessages
     _now_ms: Callable[[], int]
     _store: Store
@@ -50,7 +58,7 @@ class TimerService:
         if timers is None:
             return None
         return cls(
-            commit=broker.commit,
+            commit_all=broker.commit_all,
             due=due,
             now_ms=broker.now_ms,
             store=broker.store,
@@ -68,6 +76,8 @@ class TimerService:
         """
         timers = self._timers
         while True:
+            while timers.go_back(self._now_ms()):
+                await trio.lowlevel.checkpoint()
             # A message that is not indexed yet may be a recall of one that is due.
             is_free = await self._index()
             now_ms = self._now_ms()
@@ -77,7 +87,7 @@ class TimerService:
             if self._take_recalls():
                 await trio.lowlevel.checkpoint()
                 continue
-            taken = timers.take(now_ms, BATCH)
+            taken = timers.delivery.take(now_ms, BATCH)
             if not taken:
                 if is_free:
                     return timers.wake_ms()
@@ -98,7 +108,7 @@ class TimerService:
                     raise Refused(
                         ResponseCode.SERVICE_NOT_AVAILABLE, disk_problem(error)
                     ) from error
-            self._commit()  # what was put aside
+            await self._commit_all()  # what was put aside
             if len(units) < TURN and self._next() >= store.bounds(SystemTopic.TIMER, QUEUE_ID)[1]:
                 break
             await trio.lowlevel.checkpoint()
@@ -111,7 +121,7 @@ class TimerService:
         return self._timers.next_offset
 
     def _index_one(self, log_position: int, size_bytes: int) -> bool:
-        message = self._due.read(log_position)
+        message = self._due.read(log_position, size_bytes)
         out_ms = None if message is None else out_ms_of(message)
         if message is None or out_ms is None:
             if message is not None:
@@ -124,19 +134,19 @@ class TimerService:
             topic_hash=java_hash(message.properties.get(Property.REAL_TOPIC, "")),
             out_ms=out_ms,
             due_ms=due_ms(message, out_ms),
-            recalls=Property.TIMER_DEL_UNIQKEY in message.properties,
+            recalls=recalled_key(message) is not None,
             now_ms=self._now_ms(),
         )
 
     def _take_recalls(self) -> bool:
         """Read recalls of messages of this time; returns whether there were any."""
-        positions = self._timers.recalls(BATCH)
-        for log_position in positions:
-            message = self._due.read(log_position)
-            key = None if message is None else message.properties.get(Property.TIMER_DEL_UNIQKEY)
+        recalls = self._timers.delivery.recalls(BATCH)
+        for log_position, size_bytes in recalls:
+            message = self._due.read(log_position, size_bytes)
+            key = None if message is None else recalled_key(message)
             if key is not None:
-                self._timers.recalled.add(key)
-        return bool(positions)
+                self._timers.delivery.recalled.add(key)
+        return bool(recalls)
 
     async def _deliver(self, taken: list[Taken]) -> None:
         """Deliver messages; those that could not be come again. Raises ``Refused``."""
@@ -147,10 +157,13 @@ class TimerService:
         delivered = 0
         try:
             delivered = await self._due.deliver(
-                [(one.log_position, partial(self._again, one)) for one in taken[:count]]
+                [
+                    (one.log_position, one.message_bytes, partial(self._again, one))
+                    for one in taken[:count]
+                ]
             )
         finally:
-            self._timers.delivered(taken, delivered)
+            self._timers.delivery.delivered(taken, delivered)
 
     def _again(self, one: Taken, message: StoredMessage) -> NewMessage | Impossible | None:
         now_ms = self._now_ms()
@@ -158,7 +171,7 @@ class TimerService:
             return Impossible("the log has another message at its place")
         if one.rolls:
             return rolled_message(message, enqueued_ms=one.enqueued_ms, now_ms=now_ms)
-        recalled = self._timers.recalled
+        recalled = self._timers.delivery.recalled
         if recalled and key_of(message) in recalled:
             return None
         target = target_of(message)

@@ -8,7 +8,6 @@ Source: RocketMQ 4.9.8, TransactionalMessageCheckService, TransactionalMessageSe
 AbstractTransactionalMessageCheckListener.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Final, Self, final
 
@@ -16,24 +15,26 @@ import trio
 from attrs import define, field
 from msgspec.structs import replace
 
+from lanemq.local import get_logger
 from lanemq.storage import NewMessage, Put, Store, Unit
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import request
 from lanemq.wire.headers import CheckTransactionState
 from lanemq.wire.message import Property, StoredMessage, encode_message
 
+from ...acl import Rights, Sender, produces_as, sends_to
 from ...net._session import Session
+from ...sessions.state._clients import ClientRegistry
+from ...sessions.values._waiting import no_target, target_of
 from ..context._context import BrokerContext
 from ..settings._config import BrokerConfig
-from ..state._clients import ClientRegistry
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
-from ..values._waiting import no_target, target_of
 from ..writing._writer import Writer
 from ._rules import (
     QUEUE_ID,
     CheckRules,
-    Verdict,
+    Treatment,
     asked_message,
     check_times,
     discarded_message,
@@ -42,7 +43,7 @@ from ._rules import (
 )
 from ._table import BATCH, HALF, HalfTable
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.transactions")
+LOGGER = get_logger("lanemq.proxy.broker.transactions", by_peers=True)
 
 BATCH_BYTES: Final = 1 << 20
 """Bytes of half messages, about, that are renewed in one turn of the loop."""
@@ -58,6 +59,7 @@ class Checks:
     _commit: Callable[[], None]
     _config: BrokerConfig
     _now_ms: Callable[[], int]
+    _rights_of: Callable[[Sender, str], Rights]
     _statistics: BrokerStatistics
     _store: Store
     _table: HalfTable
@@ -75,6 +77,7 @@ class Checks:
             commit=broker.commit,
             config=broker.config,
             now_ms=broker.now_ms,
+            rights_of=broker.rights_of,
             statistics=broker.statistics,
             store=broker.store,
             topics=broker.topics,
@@ -112,20 +115,17 @@ class Checks:
             times_max=config.transaction_check_max,
             reserved_ms=round(store.config.file_reserved_hours * HOUR_MS),
         )
-        started_ms = self._now_ms()
         while offset < end:
             units = store.units(HALF, QUEUE_ID, offset, min(BATCH, end - offset))
             if not units:
                 return
-            offset, goes_on = self._batch(offset, units, rules, started_ms)
+            offset, goes_on = self._batch(offset, units, rules)
             if not goes_on:
                 return
             offset = halves.next_open(offset)
             await trio.lowlevel.checkpoint()
 
-    def _batch(
-        self, offset: int, units: list[Unit], rules: CheckRules, started_ms: int
-    ) -> tuple[int, bool]:
+    def _batch(self, offset: int, units: list[Unit], rules: CheckRules) -> tuple[int, bool]:
         """Judge half messages from ``offset`` on; returns the next offset, and whether to
         continue."""
         table, now_ms = self._table, self._now_ms()
@@ -138,16 +138,16 @@ class Checks:
             half = table.read(unit)
             verdict = None
             if half is not None:
-                verdict = rules.judge(half, now_ms=now_ms, started_ms=started_ms)
-            if verdict is Verdict.WAIT or taken_bytes > BATCH_BYTES:
-                goes_on = verdict is not Verdict.WAIT
+                verdict = rules.judge(half, now_ms=now_ms)
+            if verdict is Treatment.WAIT or taken_bytes > BATCH_BYTES:
+                goes_on = verdict is not Treatment.WAIT
                 break
             if half is None:
                 LOGGER.error("half message %d is lost: nobody is asked about it", offset)
                 table.halves.discarded(offset)
-            elif verdict is Verdict.CHECK:
+            elif verdict is Treatment.CHECK:
                 then.append(self._renew(half))
-            elif verdict is Verdict.DISCARD:
+            elif verdict is Treatment.DISCARD:
                 then.append(self._discard(half))
             taken_bytes += unit.size_bytes
             offset += 1
@@ -209,9 +209,9 @@ class Checks:
     ) -> None:
         """Send CHECK_TRANSACTION_STATE (39) to a producer of the group, if one is connected."""
         group = half.properties.get(Property.PGROUP, "")
-        session = self._producer(group)
+        session = self._producer(group, target[0])
         if session is None:
-            LOGGER.warning("no producer of group %s is connected to be asked", group)
+            LOGGER.warning("no producer of group %s is connected that may be asked", group)
             return
         stored = replace(
             half,
@@ -233,10 +233,13 @@ class Checks:
             request(RequestCode.CHECK_TRANSACTION_STATE, header.to_fields(), body=body, oneway=True)
         )
 
-    def _producer(self, group: str) -> Session | None:
-        """Return a producer of the group, each of them in turn."""
-        sessions = [one.session for one in self._clients.producers(group)]
-        live = [session for session in sessions if not session.closed]
+    def _producer(self, group: str, topic: str) -> Session | None:
+        """Return a producer of the group that may send to a topic now, each of them in turn."""
+        live = []
+        for one in self._clients.producers(group):
+            rights = self._rights_of(one.sender, one.session.peer.host)
+            if not one.session.closed and rights.may(sends_to(topic), produces_as(group)):
+                live.append(one.session)
         if not live:
             return None
         self._turn += 1

@@ -1,37 +1,40 @@
 """The ends of transactions: END_TRANSACTION (37), and RESUME_CHECK_HALF_MESSAGE (323).
 
 An end stores the message for its queue, if it is a commit, and with it the op message that says
-that the half message is done with. An end that comes twice is answered as the first one, and
-nothing is stored for it.
+that the half message is done with. An end that comes later is refused, and nothing is stored for
+it.
 
 Source: RocketMQ 4.9.8, EndTransactionProcessor, AdminBrokerProcessor.resumeCheckHalfMessage. (It
 takes every end for the first one.)
 """
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, final
 
 from attrs import define
 
+from lanemq.local import get_logger
 from lanemq.storage import NewMessage
 from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode, SysFlag
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import EndTransaction, ResumeCheckHalfMessage
 from lanemq.wire.message import Property, StoredMessage, decode_offset_id
 
+from ...acl import Rights, produces_as, sends_to
 from ...logical.rules._gate import SegmentClosed
 from ...net._answers import answer_after
-from ...net._dispatch import Handlers, by_header, typed
+from ...net._dispatch import Handlers, typed
 from ...net._session import Session
+from ...sessions.values._results import DONE, Done
+from ...sessions.values._rights import RightsOf
+from ...sessions.values._touched import HALVES, owner_of, touched_by_reading
+from ...sessions.values._waiting import no_target, target_of
 from ..context._context import BrokerContext
 from ..logical.traffic._delivery import Deliveries
 from ..state._recent_halves import RecentHalves
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
 from ..timers._sends import TimedSends
-from ..values._results import DONE, Done
-from ..values._waiting import no_target, target_of
 from ..writing._flushes import Flushes
 from ..writing._writer import Writer
 from ._rules import (
@@ -44,10 +47,11 @@ from ._rules import (
 )
 from ._table import HALF, HalfTable
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.transactions")
+LOGGER = get_logger("lanemq.proxy.broker.transactions", by_peers=True)
 
 NOT_FOUND: Final = "Find prepared transaction message failed"
 RESUME_FAILED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
+ENDED_ALREADY: Final = "The transaction has ended already: this request has changed nothing"
 NOT_KNOWN: Final = 0
 """The state of a transaction whose producer does not know it yet."""
 
@@ -71,11 +75,12 @@ class _Ended(NamedTuple):
 class Ends:
     """The handlers of one broker's ends of transactions."""
 
-    _commit: Callable[[], None]
+    _commit_all: Callable[[], Awaitable[None]]
     _deliveries: Deliveries
     _flushes: Flushes
     _statistics: BrokerStatistics
     _recent: RecentHalves
+    _rights: RightsOf
     _table: HalfTable
     _timed: TimedSends
     _topics: Topics
@@ -86,7 +91,9 @@ class Ends:
     ) -> Done | Awaitable[Done | None] | None:
         """Commit or roll back; a request whose state is unknown gets no answer.
 
-        Raises ``Refused`` (SYSTEM_ERROR) where it is not a half message of the group, or no state.
+        The half message says which rights that takes: to its topic and to its group. Raises
+        ``Refused``, with SYSTEM_ERROR where it is not a half message of the group, or no state, or
+        where the transaction has ended already.
         """
         if header.commit_or_rollback == NOT_KNOWN:
             return None
@@ -98,12 +105,13 @@ class Ends:
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         if not self._table.loaded.is_set():
             return self._once_loaded(header, frame, session)
-        ended = self._recently(header) or self._read(header)
+        rights = self._rights(frame, session)
+        ended = self._recently(header, rights) or self._read(header, rights)
         origin = ended.origin
         offset = self._table.halves.resolve(ended.offset, origin)
         if offset is None or offset in self._table.under_way:
             LOGGER.info("%s ends the transaction of %s again", session.peer, header.msg_id)
-            return DONE
+            raise Refused(ResponseCode.SYSTEM_ERROR, ENDED_ALREADY)
         if header.commit_or_rollback == SysFlag.TRANSACTION_ROLLBACK:
             return self._answered(frame, self._table.append_op(offset, origin).end)
         message = ended.message
@@ -119,21 +127,23 @@ class Ends:
         self, header: EndTransaction, frame: Frame, session: Session
     ) -> Done | None:
         await self._table.loaded.wait()
-        return await answer_after(self._commit, self.end(header, frame, session))
+        return await answer_after(self._commit_all, self.end(header, frame, session))
 
-    def _recently(self, header: EndTransaction) -> _Ended | None:
-        """Return the half message that a request names, if it came a moment ago."""
+    def _recently(self, header: EndTransaction, rights: Rights) -> _Ended | None:
+        """Return the half message that a request names, if it came a moment ago. Raises
+        ``Refused`` for the lack of rights."""
         half = self._recent.take(header.commit_log_offset)
         if half is None:
             return None
         offset = half.put.queue_offset
         if offset != header.tran_state_table_offset or group_of(half) != header.producer_group:
             return None
+        rights.require(sends_to(half.topic), produces_as(header.producer_group))
         return _Ended(offset, offset, committed_at_hand(half))
 
-    def _read(self, header: EndTransaction) -> _Ended:
+    def _read(self, header: EndTransaction, rights: Rights) -> _Ended:
         """Return the half message that a request names, from the log. Raises ``Refused``."""
-        half = self._half(header)
+        half = self._half(header, rights)
         target, level = target_of(half), property_of(half, Property.DELAY) or "0"
         return _Ended(
             half.queue_offset,
@@ -142,13 +152,16 @@ class Ends:
             int(level) if level.isdecimal() else 0,
         )
 
-    def _half(self, header: EndTransaction) -> StoredMessage:
-        """Return the half message that is named. Raises ``Refused``."""
+    def _half(self, header: EndTransaction, rights: Rights) -> StoredMessage:
+        """Return the half message that is named. Raises ``Refused``, for the lack of rights before
+        anything is said about it."""
         half = self._table.message_at(header.commit_log_offset)
         problem: str | None = None
         if half is None or half.topic != HALF:
             raise Refused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
-        if property_of(half, Property.PGROUP) != header.producer_group:
+        group = property_of(half, Property.PGROUP)
+        rights.require(sends_to(owner_of(half)), produces_as(group or header.producer_group))
+        if group != header.producer_group:
             problem = "The producer group wrong"
         elif half.queue_offset != header.tran_state_table_offset:
             problem = "The transaction state table offset wrong"
@@ -174,7 +187,7 @@ class Ends:
         try:
             await self._deliveries.deliver([message])
             end = self._table.append_op(offset, origin).end
-            self._commit()
+            await self._commit_all()
         finally:
             self._table.under_way.discard(offset)
         answer = self._answered(frame, end)
@@ -184,16 +197,17 @@ class Ends:
         """Answer once the appended record is as safe as a send."""
         return DONE if frame.is_oneway else self._flushes.answered(DONE, end)
 
-    def resume(self, header: ResumeCheckHalfMessage) -> Done:
+    def resume(self, header: ResumeCheckHalfMessage, frame: Frame, session: Session) -> Done:
         """Let a discarded half message be checked again, from the first time on."""
         try:
             _, position = decode_offset_id(header.msg_id or "")
         except RemoteProtocolError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"{RESUME_FAILED} {error}") from error
         discarded = self._table.message_at(position)
-        if discarded is None:
+        if discarded is None or discarded.topic not in HALVES:
             remark = f"{RESUME_FAILED} No half message lies at {position}."
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        self._rights(frame, session).require(*touched_by_reading(discarded))
         if target_of(discarded) is None:
             remark = f"{RESUME_FAILED} Of the message at {position}, {no_target(discarded)}."
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
@@ -207,17 +221,16 @@ def register(
 ) -> None:
     """Register the requests by which transactions end, or are checked again."""
     ends = Ends(
-        commit=broker.commit,
+        commit_all=broker.commit_all,
         statistics=broker.statistics,
         flushes=Flushes(broker.store),
         topics=broker.topics,
         writer=broker.writer,
         deliveries=deliveries,
         recent=broker.recent_halves,
+        rights=broker.rights,
         table=table,
         timed=TimedSends.of(broker),
     )
     handlers.add(RequestCode.END_TRANSACTION, typed(EndTransaction, ends.end))
-    handlers.add(
-        RequestCode.RESUME_CHECK_HALF_MESSAGE, by_header(ResumeCheckHalfMessage, ends.resume)
-    )
+    handlers.add(RequestCode.RESUME_CHECK_HALF_MESSAGE, typed(ResumeCheckHalfMessage, ends.resume))

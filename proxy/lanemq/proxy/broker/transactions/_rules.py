@@ -43,7 +43,7 @@ def group_of(half: Half) -> str | None:
     return _text_in(half.message.properties, Property.PGROUP)
 
 
-class Verdict(enum.Enum):
+class Treatment(enum.Enum):
     """The treatment of an open half message."""
 
     CHECK = "check"
@@ -65,20 +65,21 @@ class CheckRules:
     reserved_ms: int
     """The age at which the log's files go."""
 
-    def judge(self, half: StoredMessage, *, now_ms: int, started_ms: int) -> Verdict:
-        """Judge a half message in a round of checks that began at ``started_ms``."""
+    def judge(self, half: StoredMessage, *, now_ms: int) -> Treatment:
+        """Judge a half message that was there when the round of checks began."""
         age_ms = now_ms - half.born_timestamp_ms
         if check_times(half) >= self.times_max or age_ms > self.reserved_ms:
-            return Verdict.DISCARD
-        if half.store_timestamp_ms >= started_ms:
-            return Verdict.WAIT
+            return Treatment.DISCARD
         immunity = property_of(half, Property.CHECK_IMMUNITY_TIME_IN_SECONDS)
         if immunity is not None:
             asked_s = _number(immunity, -1)
             immune_ms = self.timeout_ms if asked_s == -1 else asked_s * 1000
-            return Verdict.PASS if age_ms < immune_ms else Verdict.CHECK
-        # One that was born later than now comes from a client whose clock is wrong.
-        return Verdict.WAIT if 0 <= age_ms < self.timeout_ms else Verdict.CHECK
+            if age_ms < 0:  # a client's clock is fast; this broker's own age of it counts
+                age_ms = now_ms - half.store_timestamp_ms
+            return Treatment.PASS if 0 <= age_ms < immune_ms else Treatment.CHECK
+        # One that was born later than now comes from a client whose clock is wrong, or from before
+        # this broker's clock was set back.
+        return Treatment.WAIT if 0 <= age_ms < self.timeout_ms else Treatment.CHECK
 
 
 def check_times(half: StoredMessage) -> int:

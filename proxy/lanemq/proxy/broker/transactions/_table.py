@@ -1,15 +1,15 @@
 """The half messages of one broker: a table read from its store at the start, and kept since."""
 
-import logging
 from collections.abc import Callable
 from typing import Final, Self, final
 
 import trio
 from attrs import define, field
 
+from lanemq.local import get_logger
 from lanemq.storage import Put, Store, StoreError, Unit
 from lanemq.wire import ProtocolError, SystemGroup, SystemTopic
-from lanemq.wire.message import Property, StoredMessage
+from lanemq.wire.message import Property, StoredMessage, decode_message
 
 from ..context._context import BrokerContext
 from ..state._topics import Topics
@@ -17,7 +17,7 @@ from ..writing._writer import Writer
 from ._rules import QUEUE_ID, check_times, offsets_in, op_message, origin_of
 from ._state import HalfMessages
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.transactions")
+LOGGER = get_logger("lanemq.proxy.broker.transactions", by_peers=True)
 
 HALF: Final = SystemTopic.TRANSACTION_HALF
 OP: Final = SystemTopic.TRANSACTION_OP_HALF
@@ -27,6 +27,8 @@ BATCH: Final = 64
 READ_AGAIN: Final = 1 << 14
 """Messages of either queue that a start reads though the last broker was done with them: so an
 end that comes a second time after it is recognised."""
+_SHARED: Final = (Property.UNIQ_KEY, Property.PGROUP, Property.REAL_TOPIC)
+"""Properties that a half message and its copies have in common."""
 
 
 @final
@@ -88,17 +90,18 @@ class HalfTable:
 
     async def _load_copies(self) -> None:
         store, offset = self._store, self._first
-        places: dict[str, int] = {}  # unique key -> the first place read
+        places: dict[tuple[str | None, ...], int] = {}  # what copies share -> the first place
         over: set[int] = set()
         while units := store.units(HALF, QUEUE_ID, offset, BATCH):
             for unit in units:
                 half = self.read(unit)
                 if half is not None:
                     origin = origin_of(half)
-                    key = half.properties.get(Property.UNIQ_KEY)
-                    if origin == offset and key is not None:
-                        # Apache's brokers do not say where the message was before.
-                        first = places.setdefault(key, offset)
+                    shared = tuple(map(half.properties.get, _SHARED))
+                    if origin == offset and shared[0] is not None:
+                        # Apache's brokers do not say where the message was before, and a client
+                        # chooses its unique key: a copy has the same owners, too.
+                        first = places.setdefault(shared, offset)
                         origin = first if check_times(half) else offset
                     if origin != offset:
                         self.halves.found_copy(origin, offset, over)
@@ -107,12 +110,16 @@ class HalfTable:
 
     def read(self, unit: Unit) -> StoredMessage | None:
         """Return the message of a unit; None where it is damaged, or not in the log any more."""
-        return self.message_at(unit.log_position)
+        return self._found(unit.log_position, unit.has)
 
     def message_at(self, log_position: int) -> StoredMessage | None:
-        """Return the message at a position, which may be any number."""
+        """Return the message that a queue has at a position, which a client may have named."""
+        return self._found(log_position, lambda _: True)
+
+    def _found(self, log_position: int, is_meant: Callable[[bytes], bool]) -> StoredMessage | None:
         try:
-            return self._store.message_at(log_position)
+            record = self._store.record_at(log_position, queued=True)
+            return decode_message(record) if record is not None and is_meant(record) else None
         except (ProtocolError, StoreError) as error:
             LOGGER.warning("the message at %d cannot be read: %s", log_position, error)
             return None

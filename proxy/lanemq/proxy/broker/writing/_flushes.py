@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from lanemq.storage import FlushMode, Store
 
-from ..values._results import Stored
+from ...sessions.values._results import Stored
 
 AnswerT = TypeVar("AnswerT")
 

@@ -4,12 +4,12 @@ One of them never keeps the others of its delay level waiting. Its properties st
 was to go (REAL_TOPIC, REAL_QID).
 """
 
-import logging
 from typing import final
 
 from attrs import define
 from msgspec.structs import replace
 
+from lanemq.local import get_logger
 from lanemq.storage import NewMessage
 from lanemq.wire import Permission, Refused, ResponseCode, SystemTopic
 
@@ -17,7 +17,7 @@ from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
 from ._writer import Writer
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.delay")
+LOGGER = get_logger("lanemq.proxy.broker.delay", by_peers=True)
 
 
 @final

@@ -8,6 +8,7 @@ SendMessageProcessor.handlePutMessageResult (the refusals).
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import final
 
 from msgspec.structs import replace
@@ -20,36 +21,50 @@ from lanemq.storage import (
     PutBatch,
     Store,
     StoreUnwritable,
+    parse_delay_levels,
 )
 from lanemq.wire import Refused, ResponseCode, SysFlag, SystemTopic
 from lanemq.wire.message import Property, remove_property, set_property
 
 from ...logical.rules._gate import Gate, Key
 from ...logical.rules._mapping import TopicMapping
-from ..values._waiting import with_target
+from ...sessions.values._waiting import with_target
+from ..state._light_queues import LightQueues
 
+_LIGHTS = Property.INNER_MULTI_DISPATCH.encode()
 _DELAY = Property.DELAY.encode()
-_ORIGIN = Property.TRAN_PREPARED_QUEUE_OFFSET.encode()
 _TIMER_OUT_MS = Property.TIMER_OUT_MS.encode()
+_OF_CHECKS = tuple(
+    name.encode()
+    for name in (Property.TRAN_PREPARED_QUEUE_OFFSET, Property.TRANSACTION_CHECK_TIMES)
+)
+"""Properties that only this broker writes into a half message, once it has asked its producer."""
+_OF_TIMERS = tuple(
+    name.encode()
+    for name in (Property.TIMER_ROLL_TIMES, Property.TIMER_ENQUEUE_MS, Property.TIMER_DEQUEUE_MS)
+)
+"""Properties that only this broker writes into a message whose timer it has begun."""
 
 
 @final
 class Writer:
     """The writer to ``store``; appended messages are in the log after the next ``store.commit``.
 
-    ``delays_ms`` are the delays of levels 1, 2, ... in milliseconds. ``mappings`` are the topics
-    that have logical queues; their messages pass ``gate``, which counts them until ``finished``.
+    ``mappings`` are the topics that have logical queues; their messages pass ``gate``, which
+    counts them until ``finished``. Messages for light queues need room in ``lights``.
     """
 
     def __init__(
         self,
         store: Store,
-        delays_ms: tuple[int, ...],
         *,
+        lights: LightQueues,
         mappings: Mapping[str, TopicMapping],
         gate: Gate,
     ) -> None:
-        self.delays_ms = delays_ms
+        self.delays_ms = parse_delay_levels(store.config.delay_levels)
+        """The delays of levels 1, 2, ... in milliseconds."""
+        self._lights = lights
         self._put = store.put
         self._check_target = store.check_target
         self._put_batch = store.put_batch
@@ -62,13 +77,13 @@ class Writer:
         """Append one message to the queue it names.
 
         Raises ``Refused``: MESSAGE_ILLEGAL for one that breaks a limit, SERVICE_NOT_AVAILABLE
-        while the store takes none. Raises ``SegmentClosed`` where its logical queue goes on
-        elsewhere, or is about to.
+        while the store takes none, SYSTEM_BUSY beyond a client's share of light queues. Raises
+        ``SegmentClosed`` where its logical queue goes on elsewhere, or is about to.
         """
         if message.topic in self._mappings:
             self.enter(message.topic, message.queue_id)
         try:
-            return self._put(message)
+            return self._put_for(message.topic, message)
         except (StoreUnwritable, MessageIllegal) as error:
             raise _refusal(error) from error
 
@@ -117,18 +132,19 @@ class Writer:
 
         What could not be stored when it is due is refused now (MESSAGE_ILLEGAL).
         """
-        properties = set_property(message.properties, _TIMER_OUT_MS, str(out_ms).encode())
+        properties = _without(message.properties, _OF_TIMERS)
+        properties = set_property(properties, _TIMER_OUT_MS, str(out_ms).encode())
         return self._put_waiting(message, SystemTopic.TIMER, 0, properties)
 
     def _put_waiting(
         self, message: NewMessage, topic: str, queue_id: int, properties: bytes
     ) -> Put:
         properties = with_target(properties, message.topic, message.queue_id)
+        waiting = replace(message, topic=topic, queue_id=queue_id, properties=properties)
+        waiting.prepared_transaction_offset = 0
         try:
             self._check_target(message.topic, message.queue_id)
-            waiting = replace(message, topic=topic, queue_id=queue_id, properties=properties)
-            waiting.prepared_transaction_offset = 0
-            return self._put(waiting)
+            return self._put_for(message.topic, waiting)
         except (StoreUnwritable, MessageIllegal) as error:
             raise _refusal(error) from error
 
@@ -142,14 +158,8 @@ class Writer:
         """
         if message.topic in self._mappings:
             self.enter(message.topic, message.queue_id)
-        properties = message.properties
-        if _ORIGIN in properties:
-            properties = remove_property(properties, _ORIGIN)
+        properties = _without(message.properties, _OF_CHECKS)
         properties = with_target(properties, message.topic, message.queue_id)
-        try:
-            self._check_target(message.topic, message.queue_id)
-        except MessageIllegal as error:
-            raise _refusal(error) from error
         half = replace(
             message,
             topic=SystemTopic.TRANSACTION_HALF,
@@ -157,7 +167,19 @@ class Writer:
             properties=properties,
             sys_flag=message.sys_flag & ~SysFlag.TRANSACTION_MASK,
         )
-        return self.append(half), half
+        try:
+            self._check_target(message.topic, message.queue_id)
+            return self._put_for(message.topic, half), half
+        except (StoreUnwritable, MessageIllegal) as error:
+            raise _refusal(error) from error
+
+    def _put_for(self, topic: str, message: NewMessage) -> Put:
+        """Put a message that is, or waits, for ``topic``, with the places in light queues that it
+        will need there."""
+        if _LIGHTS not in message.properties:
+            return self._put(message)
+        put, is_new = partial(self._put, message), not message.was_taken
+        return self._lights.put(topic, message.properties, put, is_new=is_new)
 
     def when_finished(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once everything appended by then is in the log and visible, or
@@ -170,6 +192,7 @@ class Writer:
 
     def finished(self) -> None:
         """Note that every appended message is visible in its queue now, or failed."""
+        self._lights.finished()
         if self._entered:
             entered, self._entered = self._entered, []
             for key in entered:
@@ -178,6 +201,13 @@ class Writer:
             callbacks, self._when_finished = self._when_finished, []
             for callback in callbacks:
                 callback()
+
+
+def _without(properties: bytes, names: tuple[bytes, ...]) -> bytes:
+    for name in names:
+        if name in properties:
+            properties = remove_property(properties, name)
+    return properties
 
 
 def unwritable(error: StoreUnwritable) -> Refused:

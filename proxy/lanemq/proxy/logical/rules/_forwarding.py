@@ -5,12 +5,15 @@ answers twice, names the wrong field and lets answers meet each other's requests
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple, final
 
-from lanemq.wire import HostAddress, ProtocolError, Refused, RequestCode, ResponseCode
+from lanemq.wire import HostAddress, ProtocolError, Refused, ResponseCode
 from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import SendMessage, SendMessageResponse
 from lanemq.wire.logical import (
+    BORN_HOST_FIELD,
     FORWARD_QUEUE_ID_FIELD,
+    HOPS_FIELD,
     LOGICAL_QUEUE_FLAG,
     NOT_SET,
     SEGMENT_FIELD,
@@ -18,41 +21,44 @@ from lanemq.wire.logical import (
     translate,
 )
 from lanemq.wire.message import Property, decode_properties
+from lanemq.wire.requests import REQUESTS
 
-HOPS_FIELD: Final = "lanemqHops"
-"""Ext field of a forwarded send: the number of hops."""
 HOPS_MAX: Final = 2
 
-BORN_HOST_FIELD: Final = "lanemqBornHost"
-"""Ext field of a forwarded send: the address of its sender, packed, in hex digits."""
 
-ORIGIN_ID_FIELD: Final = "lanemqOriginId"
-"""Ext field of a send-back from a logical listener: the offset id that the consumer knows."""
+@final
+class SendNames(NamedTuple):
+    """Names of the ext fields of a send that are read or changed by themselves."""
 
-LETTER_CODES: Final = frozenset(
-    {
-        RequestCode.SEND_MESSAGE_V2,
-        RequestCode.SEND_BATCH_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE_V2,
-    }
+    topic: str
+    queue_id: str
+    sys_flag: str
+    born_timestamp: str
+    flag: str
+    properties: str
+    reconsume_times: str
+    batch: str
+
+
+SEND_HEADERS: Final[Mapping[int, type[SendMessage]]] = {
+    code: spec.header
+    for code, spec in REQUESTS.items()
+    if spec.header is not None and issubclass(spec.header, SendMessage)
+}
+"""Code of a send -> its header, with long names or with letters."""
+SEND_NAMES: Final = {
+    code: SendNames(*header.names(*SendNames._fields)) for code, header in SEND_HEADERS.items()
+}
+SENT_IDS, SENT_QUEUE_ID, SENT_QUEUE_OFFSET, SENT_RECALL_HANDLE = SendMessageResponse.names(
+    "msg_id", "queue_id", "queue_offset", "recall_handle"
 )
-"""Codes of requests whose header has letters for names."""
-
-
-def queue_field(code: int) -> str:
-    """Return the ext field of a send that has the queue id."""
-    return "e" if code in LETTER_CODES else "queueId"
-
-
-def flags_field(code: int) -> str:
-    """Return the ext field of a send that has the ``sysFlag``."""
-    return "f" if code in LETTER_CODES else "sysFlag"
+"""Ext fields of the answer to a send."""
 
 
 def is_half(frame: Frame) -> bool:
     """Return whether a send brings a half message: it is not forwarded, since its end goes to
     the broker that its sender knows."""
-    text = frame.fields.get("i" if frame.code in LETTER_CODES else "properties", "")
+    text = frame.fields.get(SEND_NAMES[frame.code].properties, "")
     return decode_properties(text).get(Property.TRAN_MSG, "").lower() == "true"
 
 
@@ -92,10 +98,11 @@ def forwarded(frame: Frame, target: Segment, peer: HostAddress) -> Frame:
         remark = f"the message was passed on {HOPS_MAX} times, and found no queue that takes it"
         raise Refused(ResponseCode.SYSTEM_ERROR, remark)
     code = frame.code
-    sys_flag = int(frame.fields[flags_field(code)]) | LOGICAL_QUEUE_FLAG
-    fields = frame.fields | {
-        queue_field(code): str(target.queue_id),
-        flags_field(code): str(sys_flag),
+    sys_flag = int(frame.fields[SEND_NAMES[code].sys_flag]) | LOGICAL_QUEUE_FLAG
+    changed = SEND_HEADERS[code].rewritten(
+        frame.fields, queue_id=target.queue_id, sys_flag=sys_flag
+    )
+    fields = changed | {
         SEGMENT_FIELD: target.meant,
         BORN_HOST_FIELD: born_host_of(frame, peer).hex(),
         HOPS_FIELD: str(hops),
@@ -109,14 +116,14 @@ def relayed(answer: Frame, asked: Frame, addressed: Segment, target: Segment) ->
     It names the queue that the client knows, and an offset on that queue's scale.
     """
     fields = dict(answer.fields)
-    if "queueId" in fields:
-        fields[FORWARD_QUEUE_ID_FIELD] = fields["queueId"]
+    if SENT_QUEUE_ID in fields:
+        fields[FORWARD_QUEUE_ID_FIELD] = fields[SENT_QUEUE_ID]
         offset = translate.as_if_at(addressed, target, stored_offset(fields))
-        fields |= {"queueId": str(addressed.queue_id), "queueOffset": str(offset)}
+        fields |= {SENT_QUEUE_ID: str(addressed.queue_id), SENT_QUEUE_OFFSET: str(offset)}
     return asked.reply(answer.code, fields, answer.body, answer.remark)
 
 
 def stored_offset(fields: Mapping[str, str]) -> int:
     """Return the physical offset in the answer to a send; -1 where it tells none."""
-    told = fields.get("queueOffset", "")
+    told = fields.get(SENT_QUEUE_OFFSET, "")
     return int(told) if told.isdecimal() else NOT_SET

@@ -1,50 +1,51 @@
-"""The mapping of one topic's logical queues, as far as one broker knows it.
+"""A broker's view over the logical queues of one topic, as far as it knows them.
 
 A mapping is a value: a change makes another one, so readers need no lock and never see half of
-it. It holds the broker's own segments and copies of others' that share a logical queue with them.
+it. Its queues are the broker's own segments and copies of others' that share a logical queue with
+them; by them it knows the places of the broker's message queues.
 
 Source: RocketMQ 5.0.0-PREVIEW, LogicalQueuesInfoInBroker.
 """
 
-from collections.abc import Iterable, Iterator, KeysView, Mapping
+from collections.abc import Iterator, KeysView
 from operator import attrgetter
 from typing import final
 
-from lanemq.wire.logical import Chain, Segment, SegmentKey, SegmentState, by_offset, segment_at
+from lanemq.wire.logical import (
+    Chain,
+    LogicalQueues,
+    Segment,
+    SegmentKey,
+    SegmentState,
+    segment_at,
+)
+
+_NONE = LogicalQueues()
 
 
 @final
 class TopicMapping:
-    """The chains of a topic, and the places of this broker's message queues in them."""
+    """The logical queues of a topic, and the places of this broker's message queues in them."""
 
-    __slots__ = ("_latest", "_of_queue", "broker_name", "chains", "topic")
+    __slots__ = ("_latest", "_of_queue", "broker_name", "queues", "topic")
 
-    def __init__(self, topic: str, broker_name: str, segments: Iterable[Segment] = ()) -> None:
+    def __init__(self, topic: str, broker_name: str, queues: LogicalQueues = _NONE) -> None:
         self.topic = topic
         self.broker_name = broker_name
-        chains: dict[int, list[Segment]] = {}
-        of_queue: dict[int, list[Segment]] = {}
-        for segment in segments:
-            chains.setdefault(segment.logical_index, []).append(segment)
-            if segment.broker_name == broker_name:
-                of_queue.setdefault(segment.queue_id, []).append(segment)
-        self.chains: Mapping[int, Chain] = {
-            index: Chain(index, chains[index]) for index in sorted(chains)
-        }
-        """Index of the logical queue -> its segments in order, at least one."""
-        self._of_queue = {queue_id: by_offset(own) for queue_id, own in of_queue.items()}
+        self.queues = queues
+        """The logical queues, each with at least one segment."""
+        self._of_queue = queues.by_queue(broker_name)
         self._latest = {queue_id: own[-1] for queue_id, own in self._of_queue.items()}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TopicMapping):
             return NotImplemented
         mine, theirs = (self.topic, self.broker_name), (other.topic, other.broker_name)
-        return mine == theirs and self.chains == other.chains
+        return mine == theirs and self.queues == other.queues
 
     def __iter__(self) -> Iterator[Segment]:
         """Iterate over all segments, by index and in order."""
-        for chain in self.chains.values():
-            yield from chain
+        return iter(self.queues.segments)
 
     def __repr__(self) -> str:
         return f"TopicMapping({self.topic!r}, {self.broker_name!r}, {list(map(str, self))})"
@@ -76,7 +77,7 @@ class TopicMapping:
 
     def chain(self, index: int) -> Chain:
         """Return the segments of a logical queue; none of one that is not known here."""
-        return self.chains.get(index) or Chain(index)
+        return self.queues.get(index) or Chain(index)
 
     def open_end(self, index: int) -> Segment | None:
         """Return the segment that takes messages of a logical queue, as far as known here."""
@@ -94,7 +95,7 @@ class TopicMapping:
         return max(earlier, key=attrgetter("order"), default=None)
 
     def source_of(self, target: Segment) -> Segment | None:
-        """Return the own segment from which a logical queue goes on at ``target``.
+        """Return the own segment from which a logical queue continues at ``target``.
 
         None where another broker's was its end: an idle queue ended here before, at the same
         offset.
@@ -106,7 +107,7 @@ class TopicMapping:
 
     def find(self, key: SegmentKey) -> Segment | None:
         """Return the segment of this identity, in whatever logical queue."""
-        return next((segment for segment in self if segment.key == key), None)
+        return self.queues.find(key)
 
     def is_own(self, segment: Segment) -> bool:
         """Return whether a segment lies on this broker."""
@@ -120,20 +121,19 @@ class TopicMapping:
 
     def put(self, *changed: Segment) -> "TopicMapping":
         """Return a mapping with these segments, which replace those of the same identity."""
-        kept = self.without(*(segment.key for segment in changed))
-        return TopicMapping(self.topic, self.broker_name, (*kept, *changed))
+        kept = self.queues.without(*(segment.key for segment in changed))
+        return TopicMapping(self.topic, self.broker_name, kept.put_segments(*changed))
 
     def without(self, *keys: SegmentKey) -> "TopicMapping":
         """Return a mapping without the segments of these identities."""
-        kept = (segment for segment in self if segment.key not in keys)
-        return TopicMapping(self.topic, self.broker_name, kept)
+        return TopicMapping(self.topic, self.broker_name, self.queues.without(*keys))
 
 
 def touched(before: TopicMapping, after: TopicMapping) -> set[int]:
     """Return the message queues whose readers may be served differently now."""
     indices = {
         index
-        for index in (*before.chains, *after.chains)
+        for index in (*before.queues, *after.queues)
         if before.chain(index) != after.chain(index)
     }
     return {

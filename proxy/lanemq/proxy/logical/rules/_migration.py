@@ -26,14 +26,14 @@ class Move(NamedTuple):
 def begin_prepare(mapping: TopicMapping, asked: Move) -> tuple[Segment, Move | None]:
     """Return the segment to seal; and, where this very move was prepared before, its result.
 
-    A queue that was closed meanwhile goes on at its destination all the same, which may have
+    A queue that was closed meanwhile continues at its destination all the same, which may have
     messages: then the segment is sealed already.
 
     Raises ``Refused`` where the source is not this broker's or not open, and where another
     move has begun.
     """
     index, queue_id = asked.source.logical_index, asked.source.queue_id
-    chain = mapping.chains.get(index)
+    chain = mapping.queues.get(index)
     if chain is None:
         raise refusal(f"logical queue {index} not exist")
     source = chain.find(asked.source.key)
@@ -60,7 +60,7 @@ def is_closed_end(chain: Chain, source: Segment) -> bool:
 def prepared(
     mapping: TopicMapping, sealed: Segment, target: Segment, *, last_migration: int = 0
 ) -> tuple[TopicMapping, Move]:
-    """Return the mapping of the source, which goes on at ``target`` from now on.
+    """Return the mapping of the source, which continues at ``target`` from now on.
 
     The migration gets its number: the broker of the open end knows of all migrations before.
     ``last_migration`` is one that the mapping has no more.
@@ -99,7 +99,7 @@ def committed(
     it when it comes back; it is None where nobody knows of any. ``is_forced`` says that the
     queue goes on past a source that was not asked.
     """
-    chain = mapping.chains.get(target.logical_index)
+    chain = mapping.queues.get(target.logical_index)
     if chain is None:
         raise refusal(f"logical queue {target.logical_index} not exist")
     own = chain.find(target.key)
@@ -178,7 +178,7 @@ def notified(mapping: TopicMapping, asked: Move) -> TopicMapping:
             address = given.broker_address or known.broker_address
             changed = changed.put(given.with_address(address))
     target = asked.target
-    if mapping.find(target.key) is None and target.logical_index in mapping.chains:
+    if mapping.find(target.key) is None and target.logical_index in mapping.queues:
         changed = changed.put(target)
     return changed
 

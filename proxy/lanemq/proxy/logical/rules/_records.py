@@ -10,10 +10,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from msgspec.structs import replace
-
-from lanemq.wire import HostAddress, RemoteProtocolError, SysFlag
-from lanemq.wire.message import decode_message, encode_message
+from lanemq.wire import RemoteProtocolError, SysFlag
 
 from ._positions import NEAR_BITS, tagged
 
@@ -24,9 +21,15 @@ _HEAD: Final = Struct(">i8xiiqqi24s")
 _PLACE: Final = Struct(">iiqq")
 # the same, up to a store host of 4 bytes and its port
 _PLACE_AND_HOST: Final = Struct(">iiqqi24s8s")
+# size, and the flags behind the place in queue and log
+_SIZE_AND_FLAGS: Final = Struct(">i32xi")
+_INT: Final = Struct(">i")
 _PLACE_AT: Final = 12
+_FLAGS_AT: Final = 36
 _STORE_HOST_AT: Final = 64  # where the sender's address has 4 bytes, else 12 later
-_V6_EXTRA: Final = 12
+_V4_BYTES: Final = 8
+V6_EXTRA: Final = 12
+"""Bytes that an address of 16 bytes takes more than one of 4."""
 _LEAST_BYTES: Final = 91
 
 
@@ -63,10 +66,9 @@ def _rewritten(
     store_host: bytes,
 ) -> bytes:
     data = bytearray(records)
-    is_v6, host_bytes = len(store_host) == 20, len(store_host)
-    store_host_v6, born_host_v6 = int(SysFlag.STORE_HOST_V6), int(SysFlag.BORN_HOST_V6)
-    hosts_v6 = store_host_v6 | born_host_v6
-    replaced: list[tuple[int, int, bytes]] = []
+    is_v6 = len(store_host) == 20
+    hosts_v6 = int(SysFlag.STORE_HOST_V6) | int(SysFlag.BORN_HOST_V6)
+    has_others = False
     at, end = 0, len(data)
     # A pull of many messages spends most of its time here: no call more than needed.
     read_head, write_all = _HEAD.unpack_from, _PLACE_AND_HOST.pack_into
@@ -74,32 +76,55 @@ def _rewritten(
     tag_bits = tagged(tag, 0)
     while at < end:
         if end - at < _LEAST_BYTES:
-            raise _no_record(at, end)
+            raise no_record(at, end)
         size, queue_id, flag, queue_offset, position, sys_flag, between = read_head(data, at)
         if not _LEAST_BYTES <= size <= end - at:
-            raise _no_record(at, end)
+            raise no_record(at, end)
         offset = queue_offset + shift
         if place is not None:
             index, offset = place(queue_id, queue_offset)
         # Mostly just some bits more; a sign, or a very long log, is for ``tagged`` to judge.
         position = tagged(tag, position) if position >> NEAR_BITS else tag_bits | position
         where = at + _PLACE_AT
-        if not (is_v6 or sys_flag & hosts_v6):
+        if is_v6 or sys_flag & hosts_v6:
+            write_place(data, where, index, flag, offset, position)
+            has_others = True
+        else:
             write_all(data, where, index, flag, offset, position, sys_flag, between, store_host)
-            at += size
-            continue
-        write_place(data, where, index, flag, offset, position)
-        if (sys_flag & store_host_v6 != 0) is is_v6:
-            host_at = at + _STORE_HOST_AT
-            if sys_flag & born_host_v6:
-                host_at += _V6_EXTRA
-            data[host_at : host_at + host_bytes] = store_host
-        else:  # the address has another length, so the record has to be made anew
-            replaced.append((at, at + size, _with_host(bytes(data[at : at + size]), store_host)))
         at += size
-    for begin, behind, record in reversed(replaced):
-        data[begin:behind] = record
-    return bytes(data)
+    return with_store_host(data, store_host) if has_others else bytes(data)
+
+
+def with_store_host(records: bytes | bytearray, host: bytes) -> bytes:
+    """Return the records of an answer with ``host`` (packed) as the address of their broker.
+
+    Raises ``RemoteProtocolError`` for bytes that are not a sequence of records.
+    """
+    data = bytearray(records)
+    is_v6, host_bytes = len(host) == 20, len(host)
+    store_v6, born_v6 = int(SysFlag.STORE_HOST_V6), int(SysFlag.BORN_HOST_V6)
+    pieces: list[bytes | bytearray] = []  # with the records whose addresses change their length
+    copied = 0
+    at, end, read = 0, len(data), _SIZE_AND_FLAGS.unpack_from
+    while at < end:
+        if end - at < _LEAST_BYTES:
+            raise no_record(at, end)
+        size, sys_flag = read(data, at)
+        if not _LEAST_BYTES <= size <= end - at:
+            raise no_record(at, end)
+        host_at = at + _STORE_HOST_AT + (V6_EXTRA if sys_flag & born_v6 else 0)
+        if (sys_flag & store_v6 != 0) is is_v6:
+            data[host_at : host_at + host_bytes] = host
+        else:
+            behind = host_at + (_V4_BYTES if is_v6 else _V4_BYTES + V6_EXTRA)
+            if behind > at + size:
+                raise no_record(at, end)
+            _INT.pack_into(data, at, size + (V6_EXTRA if is_v6 else -V6_EXTRA))
+            _INT.pack_into(data, at + _FLAGS_AT, sys_flag ^ store_v6)
+            pieces += data[copied:host_at], host
+            copied = behind
+        at += size
+    return b"".join((*pieces, data[copied:]))
 
 
 def chosen_records(
@@ -111,7 +136,7 @@ def chosen_records(
     while at < end:
         size = 0 if end - at < _LEAST_BYTES else _HEAD.unpack_from(records, at)[0]
         if not _LEAST_BYTES <= size <= end - at:
-            raise _no_record(at, end)
+            raise no_record(at, end)
         _, queue_id, _, queue_offset, *_ = _HEAD.unpack_from(records, at)
         if is_chosen(queue_id, queue_offset):
             found.append(records[at : at + size])
@@ -119,13 +144,6 @@ def chosen_records(
     return b"".join(found)
 
 
-def _no_record(at: int, end: int) -> RemoteProtocolError:
+def no_record(at: int, end: int) -> RemoteProtocolError:
+    """Return the error for bytes of which a record should begin at ``at``."""
     return RemoteProtocolError(f"byte {at} of {end}: no record of a message begins there")
-
-
-def _with_host(record: bytes, store_host: bytes) -> bytes:
-    message = decode_message(record)
-    host = HostAddress.unpack(store_host)
-    v6 = SysFlag.STORE_HOST_V6
-    sys_flag = message.sys_flag | v6 if host.is_v6 else message.sys_flag & ~v6
-    return encode_message(replace(message, store_host=host, sys_flag=sys_flag))

@@ -3,7 +3,7 @@
 Source: RocketMQ 5.0.0-PREVIEW, CleanFilesHook; which removes where this expires.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from typing import Final
 
 from lanemq.wire import KV_PREFIX
@@ -23,19 +23,17 @@ def expired(mapping: TopicMapping, is_removed: Callable[[Segment], bool]) -> lis
     ]
 
 
-def swept(
-    mapping: TopicMapping, expired_ms: Mapping[SegmentKey, int], *, before_ms: int
-) -> list[SegmentKey]:
+def swept(mapping: TopicMapping, expired_long: Collection[SegmentKey]) -> list[SegmentKey]:
     """Return expired segments at the heads of their chains that are not needed any more.
 
-    An own one has to have been expired before ``before_ms``, and a newer one on its queue: the
+    An own one has to be among ``expired_long``, and to have a newer one on its queue: the
     last there keeps senders from writing past the logical queue. The last of a chain stays, for
     its end is where offsets go on, and one that was gone past, whose broker has to be told so by
     the open end, also after a restart. Of the log of keys two more stay, for the broker before
     the open end may have the state that the open end needs.
     """
     gone = []
-    for chain in mapping.chains.values():
+    for chain in mapping.queues.values():
         kept = STATES_KEPT if mapping.topic.startswith(KV_PREFIX) else 1
         if chain.segments and chain.segments[-1].is_forced:
             kept = max(kept, 2)
@@ -43,9 +41,8 @@ def swept(
             if segment.state is not SegmentState.EXPIRED:
                 break
             if mapping.is_own(segment):
-                since_ms = expired_ms.get(segment.key)
                 latest = mapping.latest(segment.queue_id)
-                if since_ms is None or since_ms >= before_ms or latest == segment:
+                if segment.key not in expired_long or latest == segment:
                     continue
             gone.append(segment.key)
     return gone

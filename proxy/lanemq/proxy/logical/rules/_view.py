@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from lanemq.wire.logical import Chain, LogicalQueues, Segment, SegmentState
+from lanemq.wire.logical import Chain, LogicalQueues, Segment, SegmentKey, SegmentState
 
 from ._mapping import TopicMapping
 from ._migration import is_older
@@ -31,7 +31,7 @@ def merged(mapping: TopicMapping, view: LogicalQueues) -> TopicMapping:
     ``view`` is a name server's, or that of one of those brokers. Nothing is taken away.
     """
     changed: list[Segment] = []
-    for index in mapping.chains:
+    for index in mapping.queues:
         for segment in view.get(index, Chain(index)):
             if mapping.is_own(segment) or segment.delta < 0:
                 continue
@@ -51,23 +51,30 @@ def is_newer(segment: Segment, known: Segment) -> bool:
     return progress(segment) > progress(known) and not is_older(segment, known)
 
 
-def without_forgotten(mapping: TopicMapping, view: LogicalQueues) -> TopicMapping:
-    """Return the mapping in which copies that a name server does not list any more are expired.
+def unlisted(mapping: TopicMapping, view: LogicalQueues) -> list[Segment]:
+    """Return the copies of others' sealed segments that a name server does not list.
 
-    Only where it lists all that this broker has in the logical queue, so that an answer of one
-    that was just started takes nothing away.
+    Only if it lists all that this broker has in the logical queue: others know less. It may have
+    just started all the same, so this is no proof that nobody has the messages.
     """
-    changed: list[Segment] = []
-    for index, chain in mapping.chains.items():
+    found: list[Segment] = []
+    for index, chain in mapping.queues.items():
         listed = {segment.key for segment in view.get(index, Chain(index))}
         own = [segment for segment in chain if mapping.is_own(segment)]
         if not own or any(segment.key not in listed for segment in own):
             continue
-        changed += [
-            segment.with_state(SegmentState.EXPIRED)
+        found += [
+            segment
             for segment in chain
             if segment.state is SegmentState.READ_ONLY and segment.key not in listed
         ]
+    return found
+
+
+def with_expired(mapping: TopicMapping, gone: Iterable[SegmentKey]) -> TopicMapping:
+    """Return the mapping in which these sealed segments are expired."""
+    found = filter(None, map(mapping.find, gone))
+    changed = [s.with_state(SegmentState.EXPIRED) for s in found if s.is_sealed]
     return mapping.put(*changed) if changed else mapping
 
 
@@ -77,7 +84,7 @@ def rivals(mapping: TopicMapping, view: LogicalQueues) -> list[tuple[Segment, Se
     A view may be old: before acting on it, ask that broker.
     """
     found = []
-    for index, chain in mapping.chains.items():
+    for index, chain in mapping.queues.items():
         own = next((s for s in chain if s.state is SegmentState.NORMAL and mapping.is_own(s)), None)
         if own is None:
             continue
@@ -99,7 +106,7 @@ def destinations(mapping: TopicMapping, view: LogicalQueues) -> list[tuple[Segme
     A name server shows a destination that has no place yet only while the source is away.
     """
     found = []
-    for index, chain in mapping.chains.items():
+    for index, chain in mapping.queues.items():
         own, target = chain.normal, view.get(index, Chain(index)).write_only
         if own is None or target is None or target.delta >= 0:
             continue

@@ -8,12 +8,13 @@ open ends their messages would be in no order.
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
 from lanemq.wire.logical import (
     Chain,
+    LogicalQueues,
     Segment,
     SegmentKey,
     SegmentState,
@@ -110,3 +111,13 @@ def doubtful_segments(segments: Iterable[Segment]) -> set[SegmentKey]:
             if check_physical_queue((before, after)):
                 doubtful.add(after.key)
     return doubtful
+
+
+def queues_of(live: Mapping[int, Chain]) -> set[tuple[str, int]]:
+    """Return the physical queues, by broker name and id, with a segment."""
+    return {(s.broker_name, s.queue_id) for chain in live.values() for s in chain}
+
+
+def segments_of(queues: LogicalQueues | None) -> int:
+    """Return the number of segments, and of chains without any."""
+    return 0 if queues is None else sum(len(chain) or 1 for chain in queues.values())

@@ -5,10 +5,11 @@ and took them back, or if no broker can be waited for any more. A broker may als
 (``GapReport``).
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import final
 
-from lanemq.wire.logical import Chain, Segment, SegmentKey
+from lanemq.wire.logical import Chain, Segment, SegmentKey, TopicReport
 
 Edge = tuple[SegmentKey | None, SegmentKey]
 """A pair of segments that follow each other; None before the first."""
@@ -21,6 +22,12 @@ class History:
     def __init__(self) -> None:
         self._edges: dict[int, frozenset[Edge]] = {}
         self._removed: dict[int, list[tuple[int, int]]] = {}
+
+    def copy(self) -> "History":
+        """Return a copy."""
+        copied = History()
+        copied._edges, copied._removed = dict(self._edges), dict(self._removed)
+        return copied
 
     def removed(self, segment: Segment) -> None:
         """Note that a broker has lost a segment; this helps if the segment's end was known.
@@ -88,3 +95,12 @@ def _edges(chain: Chain) -> Iterator[Edge]:
         if segment.delta >= 0:
             yield before, segment.key
             before = segment.key
+
+
+def reported_gaps(reports: Iterable[TopicReport | None]) -> dict[int, list[tuple[int, int]]]:
+    """Return the ranges of offsets of which brokers say that they are gone, by logical queue."""
+    gaps = defaultdict[int, list[tuple[int, int]]](list)
+    for report in reports:
+        for gap in report.gaps if report is not None else ():
+            gaps[gap.logical_index].append((gap.begin, gap.end))
+    return gaps

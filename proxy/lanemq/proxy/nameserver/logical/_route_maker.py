@@ -1,16 +1,18 @@
 """The routes of a topic with logical queues, for each kind of client."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import final
 
-from lanemq.wire import Permission
+from lanemq.wire import ROUTE_QUEUES_MAX, Permission
 from lanemq.wire.bodies import MASTER_ID, BrokerData, QueueData, RouteData
 from lanemq.wire.logical import (
     LOGICAL_BROKERS_MEMBER,
     LOGICAL_QUEUES_MEMBER,
     Chain,
     LogicalQueues,
+    Segment,
     logical_broker,
 )
 
@@ -23,6 +25,19 @@ class RouteMaker:
 
     def __init__(self) -> None:
         self._unwritable_since_s: dict[int, float] = {}
+        self._for_java: tuple[LogicalQueues, LogicalQueues] | None = None
+
+    def has_for_java(self, queues: LogicalQueues) -> bool:
+        """Return whether ``for_java`` was made from this very object."""
+        return self._for_java is not None and self._for_java[0] is queues
+
+    def for_java(self, queues: LogicalQueues) -> LogicalQueues:
+        """Return the logical queues for clients of 5.0.0-PREVIEW: without numbers of migrations,
+        and with times by which they find the segments to search. They are made once."""
+        if self._for_java is None or self._for_java[0] is not queues:
+            chains = (Chain(c.index, (s.for_clients() for s in _timed(c))) for c in queues.values())
+            self._for_java = queues, LogicalQueues(chains)
+        return self._for_java[1]
 
     def flagged(
         self,
@@ -36,7 +51,8 @@ class RouteMaker:
     ) -> RouteData:
         """Make the route for a client that asks for logical queues: these, and all brokers.
 
-        Numbers of migrations are for brokers and tools of lanemq alone.
+        Numbers of migrations are for brokers and tools of lanemq alone; a client of
+        5.0.0-PREVIEW gets segments ``for_java``.
 
         A listener is one broker more: there such clients keep offsets and locks, by logical
         index. ``orderTopicConf`` would make them use physical queues. Neither member for
@@ -44,9 +60,9 @@ class RouteMaker:
         old see the topic at. It is left out while it is not known, since they keep what they
         are told: to call it one would change the names of queues that clients have.
         """
-        shown = [chain for index, chain in queues.items() if indices is None or index in indices]
         if not with_numbers:
-            shown = [Chain(c.index, (s.for_clients() for s in c)) for c in shown]
+            queues = self.for_java(queues)
+        shown = [chain for index, chain in queues.items() if indices is None or index in indices]
         brokers = physical.broker_datas
         if listener is not None:
             brokers = (*brokers, _broker(listener))
@@ -73,10 +89,10 @@ class RouteMaker:
         migrated. Then it is left out if it is one of the last.
         """
         queue_datas, broker_datas = [], []
-        for number in range(brokers):
-            own = [chain for index, chain in queues.items() if index % brokers == number]
-            if not own:
-                continue
+        shares = defaultdict[int, list[Chain]](list)
+        for index, chain in queues.items():
+            shares[index % brokers].append(chain)
+        for number, own in sorted(shares.items()):
             here = listener_of(number)
             if here is None:
                 return None
@@ -84,8 +100,8 @@ class RouteMaker:
             queue_datas.append(
                 QueueData(
                     broker_name=logical_broker(number),
-                    read_queue_nums=own[-1].index // brokers + 1,
-                    write_queue_nums=writable[-1] // brokers + 1 if writable else 0,
+                    read_queue_nums=_queues_up_to(own[-1].index, brokers),
+                    write_queue_nums=_queues_up_to(writable[-1], brokers) if writable else 0,
                     perm=_permission(physical, own),
                     topic_sys_flag=(
                         physical.queue_datas[0].topic_sys_flag if physical.queue_datas else 0
@@ -101,6 +117,22 @@ class RouteMaker:
             return True
         since_s = self._unwritable_since_s.setdefault(chain.index, now_s)
         return now_s - since_s < wait_s
+
+
+def _timed(chain: Chain) -> Iterator[Segment]:
+    """Iterate over segments whose first times leave no time out before the open end's.
+
+    A client of 5.0.0-PREVIEW searches for a time in the sealed segment whose first and last times
+    it is between, and in the open one if there is none: also for times before the first message, or
+    between two segments. The broker of a segment answers such a time by its first message.
+    Source: RocketMQ 5.0.0-PREVIEW, MQAdminImpl.searchLogicalQueueRouteByTimestamp.
+    """
+    begin_ms = 0
+    for segment in chain:
+        if segment.is_readable and segment.is_sealed and segment.last_time_ms > 0:
+            segment = replace(segment, first_time_ms=min(begin_ms, segment.first_time_ms))
+            begin_ms = segment.last_time_ms + 1
+        yield segment
 
 
 def _broker(listener: ListenerAddress, number: int = 0) -> BrokerData:
@@ -120,3 +152,8 @@ def _permission(physical: RouteData, chains: Iterable[Chain]) -> int:
     for data in here or physical.queue_datas:
         permission |= data.perm
     return permission & Permission.READ_WRITE
+
+
+def _queues_up_to(index: int, brokers: int) -> int:
+    """Return how many queues older clients see at one of their brokers up to a logical one."""
+    return min(index // brokers + 1, ROUTE_QUEUES_MAX)

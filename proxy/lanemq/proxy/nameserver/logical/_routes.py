@@ -4,25 +4,33 @@ Pure: it reads no clock; times come in as ``now_s``. The ``RouteTable`` has the 
 Source: RocketMQ 5.0.0-PREVIEW, RouteInfoManager, DefaultRequestProcessor.
 """
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final, final
 
 from lanemq.wire.bodies import MASTER_ID, DataVersion, RouteData
-from lanemq.wire.logical import ClientView, LogicalQueueReport, LogicalQueues, serves_java
+from lanemq.wire.logical import ClientView, serves_java
 
+from ...net._turns import Steps, all_steps
 from ..routes._registration import is_changed
 from ..routes._table import RouteTable
+from ._chains import segments_of
+from ._known_topics import SEGMENTS_OF_A_STEP, KnownTopics
 from ._listeners import ListenerAddress, Listeners
+from ._registration import LogicalRegistration
 from ._route_maker import RouteMaker
 from ._topic import LogicalTopic
-from ._view import PLAIN, Facts, Status, TopicView
+from ._view import ShownTopic, Status
 
 KEPT_MAX_BYTES: Final = 64 << 20
 """The most that all brokers' logical queues take; those of further brokers are left out.
 
 They outlive their broker's connection, so no peer's account limits them."""
+
+TOPICS_OF_A_STEP: Final = 32
+"""Topics whose logical queues are looked at in one step, at up to 0.1 ms each."""
 
 
 @final
@@ -38,28 +46,6 @@ class Asker(Enum):
     them."""
 
 
-@final
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LogicalRegistration:
-    """The part of a registration about logical queues."""
-
-    cluster: str
-    broker_name: str
-    broker_id: int
-    address: str
-    data_version: DataVersion
-    topics: Collection[str] = ()
-    """The names of the broker's topics."""
-    queues: Mapping[str, LogicalQueues] | None = None
-    """The broker's logical queues; None if it knows nothing of them."""
-    report: LogicalQueueReport | None = None
-    """The report of lanemq's brokers; None from others."""
-    size_bytes: int = 0
-    """The size of the logical queues in memory, about."""
-    is_compressed: bool = False
-    """True if it came in the compressed form, which has no room for logical queues."""
-
-
 @dataclass(slots=True)
 class _Heard:
     """The last registration of a master that was accepted."""
@@ -71,7 +57,7 @@ class _Heard:
 
 
 @final
-class LogicalRoutes:
+class LogicalTopics:
     """The logical queues of all topics.
 
     Call ``register`` after ``RouteTable.register`` with the same registration.
@@ -81,18 +67,37 @@ class LogicalRoutes:
         """Start empty; for ``wait_s`` a topic that brokers come with may be known in part only."""
         self.wait_s = wait_s
         self._routes = routes
-        self._topics: dict[str, LogicalTopic] = {}
+        self._topics = KnownTopics(routes)
+        self.taking_over = self._topics.taking_over
         self._heard: dict[str, _Heard] = {}
         self._listeners = Listeners()
         self._makers: dict[str, RouteMaker] = {}
-        self._views: dict[str, tuple[int, TopicView]] = {}
-        self._problems: dict[str, tuple[str, ...]] = {}
-        self._news: list[str] = []
         self._unserved: set[str] = set()
 
     def register(
         self, said: LogicalRegistration, *, now_s: float, connection: Hashable, was_known: bool
     ) -> None:
+        """Do ``register_in_steps`` at once."""
+        steps = self.register_in_steps(
+            said, now_s=now_s, connection=connection, was_known=was_known
+        )
+        all_steps(steps)
+
+    def takes_turns(self, said: LogicalRegistration) -> bool:
+        """Return whether ``register`` has more to look at than fits into one turn.
+
+        A whole one concerns all that are known: a broker without logical queues may have had some.
+        """
+        if said.broker_id != MASTER_ID:
+            return False
+        scope, queues = self._scope(said), said.queues or {}
+        return len(scope) > TOPICS_OF_A_STEP or any(
+            self._topics.takes_turns(name, segments_of(queues.get(name))) for name in scope
+        )
+
+    def register_in_steps(
+        self, said: LogicalRegistration, *, now_s: float, connection: Hashable, was_known: bool
+    ) -> Steps[None]:
         """Take over a broker's registration; ``was_known`` if its address was registered before.
 
         Only a master's segments count, and only with another data version than before. A
@@ -110,68 +115,89 @@ class LogicalRoutes:
             return
         is_newcomer = said.broker_name not in self._heard
         if said.is_compressed:
-            if said.broker_name in self._brokers_with_segments():
-                self._news.append(
+            if said.broker_name in self._topics.brokers_with_segments():
+                self._topics.news.append(
                     f"broker {said.broker_name} registers in the compressed form, which loses its"
                     " logical queues: set compressedRegister=false"
                 )
             return
         if is_newcomer and said.queues and self._kept_bytes() + said.size_bytes > KEPT_MAX_BYTES:
-            self._news.append(
+            self._topics.news.append(
                 f"the logical queues of broker {said.broker_name} are left out: those of other"
                 f" brokers take {self._kept_bytes() >> 20} MiB; forget brokers that will not come"
                 " back (lanemq admin forgetBroker)"
             )
             return
+        wait_until_s = now_s + self.wait_s if is_newcomer else None
+        queues = said.queues or {}
+        room = SEGMENTS_OF_A_STEP
+        for number, name in enumerate(self._scope(said)):
+            more = segments_of(queues.get(name))
+            room -= more
+            if room < 0 or (number and number % TOPICS_OF_A_STEP == 0):
+                yield None
+                room = SEGMENTS_OF_A_STEP
+            if name in queues:
+                report = partial(
+                    LogicalTopic.report,
+                    broker_name=said.broker_name,
+                    cluster=said.cluster,
+                    queues=queues[name],
+                    report=None if said.report is None else said.report.topics.get(name),
+                    wait_until_s=wait_until_s,
+                )
+                yield from self._change(name, report, now_s, more)
+            elif name in self._topics:
+                withdraw = partial(LogicalTopic.withdraw, broker_name=said.broker_name)
+                yield from self._change(name, withdraw, now_s)
         self._heard[said.broker_name] = _Heard(
             said.address, connection, said.data_version, said.size_bytes
         )
-        wait_until_s = now_s + self.wait_s if is_newcomer else None
-        queues = said.queues or {}
-        for name in self._scope(said):
-            if name in queues:
-                topic = self._topics.setdefault(name, LogicalTopic(name))
-                topic.report(
-                    said.broker_name,
-                    said.cluster,
-                    queues[name],
-                    None if said.report is None else said.report.topics.get(name),
-                    wait_until_s=wait_until_s,
-                )
-            elif name in self._topics:
-                self._topics[name].withdraw(said.broker_name)
-            self._review(name, now_s)
 
     def _kept_bytes(self) -> int:
         return sum(heard.size_bytes for heard in self._heard.values())
 
     def forget_broker(self, broker_name: str, *, now_s: float) -> None:
+        """Do ``forget_broker_in_steps`` at once."""
+        all_steps(self.forget_broker_in_steps(broker_name, now_s=now_s))
+
+    def forget_broker_in_steps(self, broker_name: str, *, now_s: float) -> Steps[None]:
         """Forget the segments and the listener of a broker that will not come back."""
         self._listeners.forget(broker_name)
         self._heard.pop(broker_name, None)
-        for name, topic in list(self._topics.items()):
-            topic.forget(broker_name)
-            self._review(name, now_s)
+        forget = partial(LogicalTopic.forget, broker_name=broker_name)
+        for number, name in enumerate(list(self._topics)):
+            if number and number % TOPICS_OF_A_STEP == 0:
+                yield None
+            yield from self._change(name, forget, now_s)
 
     def delete_topic(self, name: str, *, cluster: str | None, now_s: float) -> None:
         """Delete a topic, in one cluster only if it is given."""
         if name in self._topics:
-            self._topics[name].withdraw_cluster(cluster)
-            self._review(name, now_s)
+            withdraw = partial(LogicalTopic.withdraw_cluster, cluster=cluster)
+            all_steps(self._change(name, withdraw, now_s))
 
-    def view(self, name: str, *, now_s: float) -> TopicView:
+    def view(self, name: str, *, now_s: float) -> ShownTopic:
         """Return the part of a topic's logical queues that may be shown."""
-        topic = self._topics.get(name)
-        if topic is None:
-            return PLAIN
-        changes, view = self._views.get(name, (-1, PLAIN))
-        if changes == self._routes.changes and view.status is not Status.NOT_YET:
-            return view  # nothing else depends on the time
-        facts = Facts(self._routes.queue_datas(name), self._routes.master_address)
-        view = topic.view(facts, now_s)
-        self._views[name] = self._routes.changes, view
-        self._note(name, view.problems if topic.has_segments else ())
+        return self._topics.view(name, now_s)
+
+    def is_long(self, name: str, asker: Asker, *, now_s: float) -> bool:
+        """Return whether the view of a topic has to be made, and takes more than a turn."""
+        if not self._topics.is_wide(name):
+            return False
+        view = self._topics.viewed(name, now_s)
+        is_for_java = view is not None and asker is Asker.FLAGGED_JAVA
+        return view is None or (is_for_java and not self._maker(name).has_for_java(view.queues))
+
+    def view_in_steps(self, name: str, asker: Asker, *, now_s: float) -> Steps[ShownTopic]:
+        """Do ``view`` where it ``is_long``; what changes a topic must not run meanwhile."""
+        view = yield from self._topics.view_in_steps(name, now_s)
+        if asker is Asker.FLAGGED_JAVA and view.status is Status.LOGICAL:
+            yield partial(self._maker(name).for_java, view.queues)
         return view
+
+    def _maker(self, name: str) -> RouteMaker:
+        return self._makers.setdefault(name, RouteMaker())
 
     def route(
         self,
@@ -182,14 +208,16 @@ class LogicalRoutes:
         now_s: float,
         serve_to_java: str,
         indices: Collection[int] | None = None,
+        view: ShownTopic | None = None,
     ) -> RouteData | None:
         """Return the route of a topic for a client, or None if it should rather keep the one it
         has.
 
         ``physical`` is the one of old, which it gets where the topic has no logical queues or
-        they are not for it. ``indices`` leaves out other logical queues.
+        they are not for it. ``indices`` leaves out other logical queues. ``view`` is given where
+        it ``is_long``.
         """
-        view = self.view(name, now_s=now_s)
+        view = view or self.view(name, now_s=now_s)
         topic = self._topics.get(name)
         if topic is None or view.status is Status.PLAIN:
             return physical
@@ -206,7 +234,7 @@ class LogicalRoutes:
                 return physical
         if view.status is Status.NOT_YET:
             return None
-        maker = self._makers.setdefault(name, RouteMaker())
+        maker = self._maker(name)
         if asker is Asker.OLD:
             if listener is None or not view.queues:
                 return physical
@@ -226,11 +254,11 @@ class LogicalRoutes:
 
     def problems(self) -> Mapping[str, tuple[str, ...]]:
         """Return, by topic, the reasons why the last report is not shown as it is."""
-        return dict(self._problems)
+        return dict(self._topics.problems)
 
     def take_news(self) -> list[str]:
         """Return the news for an operator since the last call."""
-        news, self._news = self._news, []
+        news, self._topics.news = self._topics.news, []
         return news
 
     def _is_news(self, said: LogicalRegistration, connection: Hashable, *, was_known: bool) -> bool:
@@ -244,26 +272,21 @@ class LogicalRoutes:
 
     def _scope(self, said: LogicalRegistration) -> list[str]:
         """Return the topics that a registration concerns, those that it lacks included."""
-        names = dict.fromkeys((*said.topics, *(said.queues or ())))
+        known, queues = self._topics, said.queues or {}
+        names = dict.fromkeys([name for name in said.topics if name in queues or name in known])
+        names |= dict.fromkeys(queues)
         # Those of 5.0.0-PREVIEW do not say whether they are whole. One that is has the
         # system's topics too; one about a change has a single topic.
         is_whole = len(said.topics) > 1 if said.report is None else said.report.is_whole
         if is_whole:
-            names |= dict.fromkeys(self._topics)
+            names |= dict.fromkeys(known)
         return list(names)
 
-    def _brokers_with_segments(self) -> set[str]:
-        return set().union(*(topic.broker_names for topic in self._topics.values()))
-
-    def _review(self, name: str, now_s: float) -> None:
-        """Keep a view while it is complete; it may be incomplete when a client asks."""
-        self._views.pop(name, None)
-        topic = self._topics.get(name)
-        if topic is None:
-            return
-        self.view(name, now_s=now_s)
-        if topic.is_empty:
-            del self._topics[name]
+    def _change(
+        self, name: str, change: Callable[[LogicalTopic], None], now_s: float, more: int = 0
+    ) -> Steps[None]:
+        yield from self._topics.change_in_steps(name, change, now_s, more=more)
+        if name not in self._topics:
             self._makers.pop(name, None)
 
     def _note_served(self, name: str, brokers: int, *, is_served: bool) -> None:
@@ -271,19 +294,7 @@ class LogicalRoutes:
             self._unserved.discard(name)
         elif name not in self._unserved:
             self._unserved.add(name)
-            self._news.append(
+            self._topics.news.append(
                 f"topic {name}: clients see it at {brokers} brokers, and no listener stands "
                 f"for all of these: set logicalQueueBrokers to {brokers} or more"
             )
-
-    def _note(self, name: str, problems: tuple[str, ...]) -> None:
-        before = self._problems.get(name, ())
-        if problems == before:
-            return
-        if problems:
-            self._problems[name] = problems
-            new = [problem for problem in problems if problem not in before]
-            self._news += [f"topic {name}: {problem}" for problem in new]
-        else:
-            del self._problems[name]
-            self._news.append(f"topic {name}: its logical queues are as they should be again")

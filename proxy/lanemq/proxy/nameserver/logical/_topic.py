@@ -5,11 +5,12 @@ Source: RocketMQ 5.0.0-PREVIEW, RouteInfoManager.mergeLogicalQueuesInfo, and the
 intermediate states that its proposal wants and that version lacks.
 """
 
+import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import final
 
+from lanemq.wire import VIRTUAL_BROKERS_MAX, queue_ids
 from lanemq.wire.bodies import QueueData
 from lanemq.wire.logical import (
     Chain,
@@ -20,18 +21,9 @@ from lanemq.wire.logical import (
     TopicReport,
 )
 
-from ._chains import doubtful_segments, judge
-from ._history import History
-from ._view import PLAIN, Facts, Status, TopicView
-
-
-@dataclass(slots=True)
-class _Reported:
-    """The last report of one broker."""
-
-    cluster: str
-    queues: LogicalQueues
-    report: TopicReport | None
+from ._chains import doubtful_segments, judge, queues_of, segments_of
+from ._history import History, reported_gaps
+from ._view import PLAIN, Facts, Reported, ShownTopic, Status
 
 
 @final
@@ -40,7 +32,7 @@ class LogicalTopic:
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self._reported: dict[str, _Reported] = {}
+        self._reported: dict[str, Reported] = {}
         self._wait_until_s: float | None = None
         self._forget_history()
 
@@ -53,6 +45,17 @@ class LogicalTopic:
         self._takes_gaps_as_found = False
         self._history = History()
         self._brokers = 0
+
+    def copy(self) -> "LogicalTopic":
+        """Return a copy, which can be changed while this one is looked at."""
+        copied = copy.copy(self)
+        copied._reported = dict(self._reported)
+        copied._index_of_queue = dict(self._index_of_queue)
+        copied._arrived = set(self._arrived)
+        copied._left_out = set(self._left_out)
+        copied._unmapped = set(self._unmapped)
+        copied._history = self._history.copy()
+        return copied
 
     # Reports of brokers
 
@@ -84,7 +87,7 @@ class LogicalTopic:
                 self._wait_until_s = wait_until_s
             self._arrived.add(broker_name)
         self._forget_segments(broker_name, keep={segment.key for segment in own.segments})
-        self._reported[broker_name] = _Reported(cluster, own, report)
+        self._reported[broker_name] = Reported(cluster, own, report, segments_of(own))
         for segment in own.segments:
             self._index_of_queue[broker_name, segment.queue_id] = segment.logical_index
 
@@ -109,6 +112,15 @@ class LogicalTopic:
     @property
     def has_segments(self) -> bool:
         return any(reported.queues.segments for reported in self._reported.values())
+
+    def is_waiting(self, now_s: float) -> bool:
+        """Return whether brokers may be missing that have not registered yet."""
+        return self._wait_until_s is not None and now_s < self._wait_until_s
+
+    @property
+    def segments(self) -> int:
+        """The number of segments that brokers report."""
+        return sum(reported.segments for reported in self._reported.values())
 
     @property
     def broker_names(self) -> set[str]:
@@ -144,16 +156,16 @@ class LogicalTopic:
         all name servers have the same.
         """
         reports = [found.report for found in self._reported.values() if found.report is not None]
-        said = {report.brokers for report in reports if report.brokers > 0}
+        said = {report.brokers for report in reports if 0 < report.brokers <= VIRTUAL_BROKERS_MAX}
         if said and self._brokers not in said:
             self._brokers = min(said)
         return self._brokers
 
     # The view for clients
 
-    def view(self, facts: Facts, now_s: float) -> TopicView:
+    def view(self, facts: Facts, now_s: float) -> ShownTopic:
         """Return the view for clients now. Sets of indices change only to complete ones."""
-        is_waiting = self._wait_until_s is not None and now_s < self._wait_until_s
+        is_waiting = self.is_waiting(now_s)
         if not self.broker_names or not (is_waiting or self.has_segments):
             self._wait_until_s = None
             self._forget_history()
@@ -174,52 +186,50 @@ class LogicalTopic:
         missing += [f"nothing of logical queue {i} can be shown" for i in live if i not in chains]
         found = (*problems, *missing)
         if is_waiting:
-            return TopicView(Status.NOT_YET, problems=found)
+            return ShownTopic(Status.NOT_YET, problems=found)
         if not missing:
             self._shown = chains
         elif self._shown is None:
-            return TopicView(Status.PLAIN, problems=found)
+            return ShownTopic(Status.PLAIN, problems=found)
         else:
-            self._shown = {i: chains.get(i) or self._left_of(i, live) for i in self._shown}
-        return TopicView(Status.LOGICAL, self._addressed(facts), found)
+            used = queues_of(live)
+            self._shown = {i: chains.get(i) or self._left_of(i, used) for i in self._shown}
+        return ShownTopic(Status.LOGICAL, self._addressed(facts), found)
 
     def _judged(
         self, live: Mapping[int, Chain], facts: Facts
     ) -> tuple[dict[int, Chain], list[str]]:
         doubtful = doubtful_segments(s for chain in live.values() for s in chain)
         chains, problems = {}, []
+        gaps = reported_gaps(found.report for found in self._reported.values())
+        used = queues_of(live)
         for index, chain in live.items():
             before = (self._shown or {}).get(index, Chain(index))
             judged = judge(
                 chain,
                 has_master=lambda name: facts.master_address(name) is not None,
                 follows=partial(self._history.follows, before),
-                is_known_gap=partial(self._is_known_gap, before),
+                is_known_gap=partial(self._is_known_gap, gaps[index], before),
                 is_doubtful=doubtful.__contains__,
             )
             if judged.problem is not None:
                 problems.append(f"logical queue {index}: {judged.problem}")
-            if best := judged.chain or self._left_of(index, live):
+            if best := judged.chain or self._left_of(index, used):
                 chains[index] = best
         return chains, problems
 
-    def _is_known_gap(self, shown: Chain, before: Segment | None, after: Segment) -> bool:
+    def _is_known_gap(
+        self, gaps: list[tuple[int, int]], shown: Chain, before: Segment | None, after: Segment
+    ) -> bool:
         # A broker of 5.0.0-PREVIEW cannot say that an operator forced its first offset.
         is_mute = self._reported[after.broker_name].report is None
         if is_mute and self._history.follows(shown, before, after):
             return True
-        reported = [
-            (gap.begin, gap.end)
-            for found in self._reported.values()
-            for gap in (found.report.gaps if found.report is not None else ())
-            if gap.logical_index == shown.index
-        ]
-        return self._history.is_known_gap(shown.index, before, after, reported)
+        return self._history.is_known_gap(shown.index, before, after, gaps)
 
-    def _left_of(self, index: int, live: Mapping[int, Chain]) -> Chain:
+    def _left_of(self, index: int, used: set[tuple[str, int]]) -> Chain:
         """Return the segments of a logical queue that clients know, as far as nothing contradicts
         them."""
-        used = {(s.broker_name, s.queue_id) for chain in live.values() for s in chain}
         shown = (self._shown or {}).get(index, ())
         return Chain(index, (s for s in shown if (s.broker_name, s.queue_id) not in used))
 
@@ -248,7 +258,7 @@ class LogicalTopic:
         mapped = {segment.queue_id for segment in reported.queues.segments}
         return [
             f"queue {queue_id} of broker {name} is in no logical queue"
-            for queue_id in range(count)
+            for queue_id in queue_ids(count)
             if queue_id not in mapped
             and (name, queue_id) not in self._left_out
             # A queue that was in a logical queue which still exists has been removed.
@@ -291,7 +301,7 @@ class LogicalTopic:
         for name in self._arrived & facts.queue_datas.keys():
             reported = self._reported.get(name)
             if reported is not None and reported.queues:
-                queue_ids = set(range(facts.queue_datas[name].queue_count))
-                queue_ids -= {segment.queue_id for segment in reported.queues.segments}
-                self._left_out |= {(name, queue_id) for queue_id in queue_ids}
+                unmapped = set(queue_ids(facts.queue_datas[name].queue_count))
+                unmapped -= {segment.queue_id for segment in reported.queues.segments}
+                self._left_out |= {(name, queue_id) for queue_id in unmapped}
         self._arrived.clear()

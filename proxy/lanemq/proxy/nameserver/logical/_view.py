@@ -6,7 +6,7 @@ from enum import Enum
 from typing import final
 
 from lanemq.wire.bodies import QueueData
-from lanemq.wire.logical import LogicalQueues
+from lanemq.wire.logical import LogicalQueues, TopicReport
 
 
 @final
@@ -33,7 +33,7 @@ class Facts:
 
 @final
 @dataclass(frozen=True, slots=True)
-class TopicView:
+class ShownTopic:
     """The logical queues of a topic as they may be shown."""
 
     status: Status
@@ -42,4 +42,16 @@ class TopicView:
     """The reasons why it is not simply the last report."""
 
 
-PLAIN = TopicView(Status.PLAIN)
+@final
+@dataclass(slots=True)
+class Reported:
+    """The last report of one broker."""
+
+    cluster: str
+    queues: LogicalQueues
+    report: TopicReport | None
+    segments: int
+    """The number of its segments, and of its chains without any."""
+
+
+PLAIN = ShownTopic(Status.PLAIN)

@@ -18,6 +18,8 @@ class Registration:
     broker_id: int
     address: str
     """The address as ``host:port``, handed to clients unchanged."""
+    host: str = ""
+    """The address of the peer that registers it."""
     ha_address: str = ""
     """Address from which its slaves would replicate."""
     data_version: DataVersion

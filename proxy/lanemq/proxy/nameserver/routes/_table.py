@@ -6,14 +6,12 @@ any hashable value that stands for it.
 Source: RocketMQ 4.9.8, RouteInfoManager.
 """
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Hashable, Mapping
 from typing import Final, final
 
-from lanemq.wire import KV_PREFIX, Permission, TopicSysFlag
+from lanemq.wire import KV_PREFIX, TOPIC_QUEUES_MAX, queue_ids
 from lanemq.wire.bodies import (
     MASTER_ID,
-    BrokerData,
     ClusterInfo,
     DataVersion,
     QueueData,
@@ -21,28 +19,17 @@ from lanemq.wire.bodies import (
     TopicConfig,
 )
 
+from ...net._turns import all_steps
+from ._broker_shares import BrokerShares
+from ._brokers import Alive, Broker
 from ._registration import MasterAddresses, Registration, is_changed
+from ._rows import ROWS_OF_A_STEP, Owner, Rows
 
-ROW_BYTES: Final = 512
-"""The size of a broker's row for a topic in memory, without its name."""
 BROKER_BYTES: Final = 2048
+FILTER_SERVERS_MAX: Final = 64
+"""Most filter servers of one broker: all are in the route of each of its topics."""
 
-
-@dataclass(slots=True)
-class _Broker:
-    cluster: str
-    addresses: dict[int, str] = field(default_factory=dict)
-    rows_bytes: int = 0
-    """The size of its rows for topics."""
-
-
-@dataclass(slots=True)
-class _Alive:
-    broker_name: str
-    connection: Hashable
-    ha_address: str
-    data_version: DataVersion
-    heard_s: float
+_QUEUES: Final = queue_ids(TOPIC_QUEUES_MAX)
 
 
 @final
@@ -57,10 +44,20 @@ class RouteTable:
         self.changes = 0
         """Number that grows with every change in the results of ``route`` and
         ``master_address``."""
-        self._brokers: dict[str, _Broker] = {}
-        self._alive: dict[str, _Alive] = {}
-        self._topics: dict[str, dict[str, QueueData]] = {}
+        self._brokers: dict[str, Broker] = {}
+        self._alive: dict[str, Alive] = {}
+        self._rows = Rows()
         self._filter_servers: dict[str, list[str]] = {}
+        self._shares = BrokerShares()
+
+    @property
+    def is_quick(self) -> bool:
+        """True if ``matching`` has one step only."""
+        return self._rows.is_quick
+
+    def no_room(self, address: str, *, connection: Hashable, host: str) -> str | None:
+        """Return why no further broker may register over a connection of a peer; None if it may."""
+        return self._shares.problem(address, connection=connection, host=host)
 
     def register(
         self, registration: Registration, *, now_s: float, connection: Hashable
@@ -71,13 +68,26 @@ class RouteTable:
         one is created. Only a master's topics count, and only when its data version is not
         the one known already.
         """
+        return all_steps(self.register_in_steps(registration, now_s=now_s, connection=connection))
+
+    def register_in_steps(
+        self, registration: Registration, *, now_s: float, connection: Hashable
+    ) -> Generator[None, None, MasterAddresses]:
+        """Do ``register`` in steps of some hundred topics.
+
+        The broker is registered after the first one; its data version is the new one after the
+        last. One that is forgotten in between gets no more topics. One registration of a broker
+        name at a time.
+        """
         address, name = registration.address, registration.broker_name
         known = self._alive.get(address)
         if known is not None and known.broker_name != name:
             self._remove_address(address)  # the same port came back under another name
             known = None
-        broker = self._brokers.setdefault(name, _Broker(registration.cluster))
-        broker.cluster = registration.cluster
+        if name not in self._brokers:
+            self._brokers[name] = Broker(registration.cluster, Owner(name))
+        broker = self._brokers[name]
+        broker.cluster, broker.shown = registration.cluster, None
         for broker_id, other in list(broker.addresses.items()):
             if other == address and broker_id != registration.broker_id:
                 del broker.addresses[broker_id]  # a slave that became master, or the reverse
@@ -87,18 +97,29 @@ class RouteTable:
             self._forget(replaced)
         is_new = known is None or replaced is None
         self.changes += is_new or replaced != address
-        self._alive[address] = _Alive(
-            name, connection, registration.ha_address, registration.data_version, now_s
+        self._shares.take(address, connection=connection, host=registration.host)
+        alive = self._alive[address] = Alive(
+            name,
+            connection,
+            registration.ha_address,
+            None if known is None else known.data_version,
+            now_s,
         )
-        if registration.broker_id == MASTER_ID and (
-            is_new or known is None or is_changed(known.data_version, registration.data_version)
-        ):
-            for topic in registration.topics:
-                self._put_topic(name, topic)
-        if registration.filter_servers:
-            self._filter_servers[address] = list(registration.filter_servers)
-        elif registration.filter_servers is not None:
+        filter_servers = registration.filter_servers
+        if filter_servers:
+            self._filter_servers[address] = list(filter_servers[:FILTER_SERVERS_MAX])
+        elif filter_servers is not None:
             self._filter_servers.pop(address, None)
+        if registration.broker_id == MASTER_ID and (
+            is_new or is_changed(alive.data_version, registration.data_version)
+        ):
+            for number, topic in enumerate(registration.topics):
+                if number and number % ROWS_OF_A_STEP == 0:
+                    yield
+                    if not broker.rows.is_here:
+                        break
+                self._put_topic(broker.rows, topic)
+        alive.data_version = registration.data_version
         if registration.broker_id == MASTER_ID:
             return MasterAddresses()
         master = broker.addresses.get(MASTER_ID)
@@ -143,13 +164,13 @@ class RouteTable:
 
     def route(self, topic: str) -> RouteData | None:
         """Return the route of ``topic``, or None if no broker has it."""
-        queues = self._topics.get(topic)
-        if queues is None:
+        queues = self._rows.of_topic(topic)
+        if not queues:
             return None
         brokers = [(name, self._brokers[name]) for name in queues]
         return RouteData(
             queue_datas=tuple(queues.values()),
-            broker_datas=tuple(_broker_data(name, broker) for name, broker in brokers),
+            broker_datas=tuple(broker.data(name) for name, broker in brokers),
             filter_server_table={
                 address: tuple(self._filter_servers[address])
                 for _, broker in brokers
@@ -160,7 +181,7 @@ class RouteTable:
 
     def queue_datas(self, topic: str) -> Mapping[str, QueueData]:
         """Return the queues of a topic by broker name; empty if no broker has it."""
-        return self._topics.get(topic, {})
+        return self._rows.of_topic(topic)
 
     def master_address(self, broker_name: str) -> str | None:
         """Return the address of a registered master, or None."""
@@ -177,7 +198,7 @@ class RouteTable:
         for name, broker in self._brokers.items():
             clusters.setdefault(broker.cluster, []).append(name)
         return ClusterInfo(
-            broker_addr_table={n: _broker_data(n, b) for n, b in self._brokers.items()},
+            broker_addr_table={n: b.data(n) for n, b in self._brokers.items()},
             cluster_addr_table={cluster: tuple(names) for cluster, names in clusters.items()},
         )
 
@@ -186,51 +207,56 @@ class RouteTable:
 
         It lasts until the broker registers with another data version.
         """
-        return self._change_permission(broker_name, keep=~Permission.WRITE, add=0)
+        self.changes += 1
+        broker = self._brokers.get(broker_name)
+        if broker is None:
+            return 0
+        broker.rows.wipe_write()
+        return len(broker.rows.topics)
 
     def add_write_permission(self, broker_name: str) -> int:
         """Make every topic of a broker readable and writable; returns how many it has."""
-        return self._change_permission(broker_name, keep=0, add=Permission.READ | Permission.WRITE)
-
-    def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
-        """Forget a topic, in one cluster only if it is given. An unknown one is not an error."""
-        queues = self._topics.get(topic)
-        if queues is None:
-            return
         self.changes += 1
-        for name in list(queues):
-            if cluster is None or self._brokers[name].cluster == cluster:
-                del queues[name]
-                self._brokers[name].rows_bytes -= ROW_BYTES + len(topic)
-        if not queues:
-            del self._topics[topic]
+        broker = self._brokers.get(broker_name)
+        if broker is None:
+            return 0
+        broker.rows.open_all()
+        return len(broker.rows.topics)
+
+    def delete_topic(
+        self, topic: str, *, cluster: str | None = None, broker: str | None = None
+    ) -> None:
+        """Forget a topic, only in a cluster or at a broker if given; an unknown one is no error."""
+        names = self._rows.of_topic(topic)
+        self.changes += bool(names)
+        for name in names:
+            known = self._brokers[name]
+            if cluster in (None, known.cluster) and broker in (None, name):
+                self._rows.remove(known.rows, topic)
 
     def topics(self) -> list[str]:
-        """Return the name of every topic but the logs of keys."""
-        return [topic for topic in self._topics if not topic.startswith(KV_PREFIX)]
+        """Return every topic but the logs of keys."""
+        return all_steps(self.topics_in_steps())
 
-    def topics_of_cluster(self, cluster: str) -> list[str]:
-        """Return the topics that a broker of ``cluster`` has; none for an unknown cluster."""
-        names = {name for name, broker in self._brokers.items() if broker.cluster == cluster}
-        return [
-            topic
-            for topic, queues in self._topics.items()
-            if not names.isdisjoint(queues) and not topic.startswith(KV_PREFIX)
-        ]
+    def topics_in_steps(self) -> Generator[None, None, list[str]]:
+        """Do ``topics`` in steps of some thousand rows."""
+        return self.matching(lambda topic, queues: not topic.startswith(KV_PREFIX))
 
-    def topics_by_unit(self, *, unit: bool | None, unit_sub: bool | None) -> list[str]:
-        """Return the topics whose unit flags are as given (None: either), judged by their first
-        broker."""
+    def matching(
+        self, wanted: Callable[[str, Mapping[str, QueueData]], bool]
+    ) -> Generator[None, None, list[str]]:
+        """Find the topics that are ``wanted``, by their names and queues, in such steps."""
+        return self._rows.matching(wanted)
 
-        def matches(flag: int, bit: int, wanted: bool | None) -> bool:
-            return wanted is None or bool(flag & bit) == wanted
+    def brokers_of(self, cluster: str) -> set[str]:
+        """Return the names of the brokers of a cluster."""
+        return {name for name, broker in self._brokers.items() if broker.cluster == cluster}
 
-        return [
-            topic
-            for topic, queues in self._topics.items()
-            if matches(flag := next(iter(queues.values())).topic_sys_flag, TopicSysFlag.UNIT, unit)
-            and matches(flag, TopicSysFlag.UNIT_SUB, unit_sub)
-        ]
+    def logs_at(self, broker_name: str) -> list[str]:
+        """Return the logs of keys that a broker has."""
+        broker = self._brokers.get(broker_name)
+        topics = () if broker is None else broker.rows.topics
+        return [topic for topic in topics if topic.startswith(KV_PREFIX)]
 
     def system_topics(self) -> tuple[list[str], str | None]:
         """Return the topics named like clusters and brokers, and the address of some broker to ask
@@ -246,34 +272,23 @@ class RouteTable:
         if alive is None:
             return 0
         broker = self._brokers[alive.broker_name]
-        rows_bytes = broker.rows_bytes if broker.addresses.get(MASTER_ID) == address else 0
+        rows_bytes = broker.rows.size_bytes if broker.addresses.get(MASTER_ID) == address else 0
         filters = self._filter_servers.get(address, ())
         return BROKER_BYTES + rows_bytes + sum(len(name) + 100 for name in filters)
 
-    def _put_topic(self, broker_name: str, topic: TopicConfig) -> None:
+    def _put_topic(self, rows: Owner, topic: TopicConfig) -> None:
         self.changes += 1
-        queues = self._topics.setdefault(topic.topic_name, {})
-        if broker_name not in queues:
-            self._brokers[broker_name].rows_bytes += ROW_BYTES + len(topic.topic_name)
-        queues[broker_name] = QueueData(
-            broker_name=broker_name,
-            read_queue_nums=topic.read_queue_nums,
-            write_queue_nums=topic.write_queue_nums,
+        queue = QueueData(
+            broker_name=rows.name,
+            read_queue_nums=_bounded(topic.read_queue_nums),
+            write_queue_nums=_bounded(topic.write_queue_nums),
             perm=topic.perm,
             topic_sys_flag=topic.topic_sys_flag,
         )
-
-    def _change_permission(self, broker_name: str, *, keep: int, add: int) -> int:
-        changed = 0
-        self.changes += 1
-        for queues in self._topics.values():
-            queue = queues.get(broker_name)
-            if queue is not None:
-                queues[broker_name] = replace(queue, perm=queue.perm & keep | add)
-                changed += 1
-        return changed
+        self._rows.put(rows, topic.topic_name, queue)
 
     def _forget(self, address: str) -> None:
+        self._shares.give_back(address)
         self._alive.pop(address, None)
         self._filter_servers.pop(address, None)
 
@@ -283,17 +298,12 @@ class RouteTable:
         self._forget(address)
         broker = self._brokers[name]
         broker.addresses = {i: a for i, a in broker.addresses.items() if a != address}
+        broker.shown = None
         if broker.addresses:
             return
         del self._brokers[name]
-        for topic, queues in list(self._topics.items()):
-            if queues.pop(name, None) is not None and not queues:
-                del self._topics[topic]
+        self._rows.leave(broker.rows)
 
 
-def _broker_data(name: str, broker: _Broker) -> BrokerData:
-    return BrokerData(
-        cluster=broker.cluster,
-        broker_name=name,
-        broker_addrs=dict(sorted(broker.addresses.items())),
-    )
+def _bounded(queues: int) -> int:
+    return queues if queues in _QUEUES else len(queue_ids(queues))

@@ -84,6 +84,11 @@ class Budget:
         self._accounts: set[Account] = set()
 
     @property
+    def peers(self) -> int:
+        """The number of open accounts."""
+        return len(self._accounts)
+
+    @property
     def is_full(self) -> bool:
         """True if there are as many peers as the limit allows."""
         return len(self._accounts) >= self.accounts_max

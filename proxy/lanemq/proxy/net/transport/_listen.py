@@ -2,14 +2,16 @@
 
 import errno
 import ipaddress
-import logging
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
+
+from lanemq.local import get_logger
 
 from ._tls import ServerTls
 
-LOGGER = logging.getLogger("lanemq.proxy.listen")
+LOGGER = get_logger("lanemq.proxy.listen")
 
 _BACKLOG = 1024
 VIP_BELOW = 2
@@ -49,20 +51,14 @@ def offering(way_on: str) -> Iterator[None]:
         raise
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Open a listening socket; port 0 takes any free one. Raises ``AddressUnavailable``."""
+def listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
+    """Open a listening socket; port 0 takes any free one. Raises ``AddressUnavailable``.
+
+    One that ``is_shared`` divides the port's connections with those of other processes of this user
+    that are, too (SO_REUSEPORT).
+    """
+    opened, address = _socket(host, port, is_shared=is_shared)
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        opened = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise AddressUnavailable(host, port, error) from error
-    try:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            # One socket for both families: what "::" means to everybody else.
-            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         opened.setblocking(False)
         opened.bind(address)
         opened.listen(_BACKLOG)
@@ -72,18 +68,55 @@ def listen(host: str, port: int) -> socket.socket:
     return opened
 
 
-def listen_with_vip(host: str, port: int) -> tuple[socket.socket, socket.socket]:
+def hold_shared(host: str, port: int) -> socket.socket:
+    """Hold a port, 0 for any free one, for processes that share it: no others get it, and no
+    connection comes to this socket. Raises ``AddressUnavailable``, also where others share it."""
+    listen(host, port).close()
+    held, address = _socket(host, port, is_shared=True)
+    try:
+        held.bind(address)
+    except OSError as error:
+        held.close()
+        raise AddressUnavailable(host, port, error) from error
+    return held
+
+
+def _socket(host: str, port: int, *, is_shared: bool) -> tuple[socket.socket, Any]:
+    """Return a socket, and the address to bind it to."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        opened = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise AddressUnavailable(host, port, error) from error
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            # One socket for both families: what "::" means to everybody else.
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    except OSError as error:
+        opened.close()
+        raise AddressUnavailable(host, port, error) from error
+    return opened, address
+
+
+def listen_with_vip(
+    host: str, port: int, *, is_shared: bool = False
+) -> tuple[socket.socket, socket.socket]:
     """Open ``port`` and the VIP port two below it, where clients of 4.0 to 4.4 send.
 
-    Port 0 takes a free pair. Raises ``AddressUnavailable``.
+    Port 0 takes a free pair; ``is_shared`` is that of ``listen``. Raises ``AddressUnavailable``.
     """
     attempts = _FREE_PAIR_ATTEMPTS if port == 0 else 1
     while True:
         attempts -= 1
-        main = listen(host, port)
+        main = listen(host, port, is_shared=is_shared)
         number = main.getsockname()[1]
         try:
-            return main, listen(host, number - VIP_BELOW)
+            return main, listen(host, number - VIP_BELOW, is_shared=is_shared)
         except AddressUnavailable:
             main.close()
             if attempts == 0:
@@ -108,8 +141,10 @@ def warn_of_strangers(
     if has_accounts:
         LOGGER.warning(
             "%s listens on %s with accounts, but %s: whoever is on the way can read messages, and "
-            "send a request once more. tls.server.mode=enforcing encrypts all connections. See "
-            "docs/security.md",
+            "turn a request that they overhear into any other with the same values, such as an "
+            "administrator's question into the deletion of a topic (a signature covers neither "
+            "the code nor the names of fields). tls.server.mode=enforcing encrypts all "
+            "connections. See docs/security.md, What a signature is worth",
             name,
             ", ".join(open_to_all),
             "TLS is up to the client" if tls.is_spoken else "without encryption",

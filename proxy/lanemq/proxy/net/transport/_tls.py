@@ -7,12 +7,12 @@ Source: RocketMQ 4.9.8, TlsMode, NettyRemotingServer.HandshakeHandler.
 """
 
 import enum
-import logging
 import ssl
 from typing import Final, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.wire import HostAddress
 
 from ..limits._budget import Account
@@ -20,7 +20,7 @@ from ._tls_errors import why_refused
 from ._tls_transport import TlsTransport
 from ._transport import GONE, Transport
 
-LOGGER = logging.getLogger("lanemq.proxy.tls")
+LOGGER = get_logger("lanemq.proxy.tls", by_peers=True)
 
 HANDSHAKE: Final = 0x16
 """First byte of a connection that speaks TLS."""

@@ -4,6 +4,7 @@ import click
 
 from ._cluster import broker_status, cluster_list
 from ._consumer import consumer_progress, update_sub_group
+from ._dead_letters import dead_letters, resend
 from ._export import export_metadata
 from ._message import (
     print_messages,
@@ -13,6 +14,7 @@ from ._message import (
 )
 from ._metadata import export_metadata_in_rocksdb, rocksdb_config_to_json
 from ._offset import reset_offset_by_time
+from ._proxy import proxy_status
 from ._rocksdb import check_rocksdb
 from ._send import send_message
 from ._topic import delete_topic, topic_list, topic_route, topic_status, update_topic
@@ -40,8 +42,11 @@ for _command in (
     topic_status,
     cluster_list,
     broker_status,
+    proxy_status,
     update_sub_group,
     consumer_progress,
+    dead_letters,
+    resend,
     query_by_id,
     query_by_key,
     query_by_unique_key,

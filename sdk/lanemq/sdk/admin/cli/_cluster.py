@@ -9,6 +9,8 @@ from collections.abc import Mapping
 import click
 import trio
 
+from lanemq.local import print_line
+
 from ..._errors import BrokerUnreachable, LanemqError, RequestTimedOut
 from .._client import AdminClient
 from ..requests._servers import UnknownCluster
@@ -66,7 +68,7 @@ async def _runtime(admin: AdminClient, address: str) -> dict[str, str] | None:
     try:
         return await admin.runtime(address)
     except (BrokerUnreachable, RequestTimedOut) as error:
-        click.echo(str(error), err=True)
+        print_line(str(error), err=True)
         return None
 
 
@@ -177,7 +179,7 @@ async def broker_status(
         try:
             runtime = await admin.runtime(address)
         except LanemqError as error:
-            click.echo(str(error), err=True)
+            print_line(str(error), err=True)
             continue
         reports[address] = dict(sorted(runtime.items()))
         for key, value in sorted(runtime.items()):

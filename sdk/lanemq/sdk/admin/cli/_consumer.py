@@ -5,6 +5,7 @@ Source: RocketMQ 4.9.8, UpdateSubGroupSubCommand, ConsumerProgressSubCommand.
 
 import click
 
+from lanemq.local import print_line
 from lanemq.wire import group_of_retry_topic, version_name
 from lanemq.wire.bodies import ConsumerConnection, MessageQueue, SubscriptionGroupConfig
 from lanemq.wire.message import Stages
@@ -234,7 +235,7 @@ async def _client_hosts(admin: AdminClient, group: str) -> dict[MessageQueue, st
             try:
                 info = await admin.running_info(address, group, connection.client_id)
             except LanemqError as error:
-                click.echo(f"{connection.client_id}: {error}", err=True)
+                print_line(f"{connection.client_id}: {error}", err=True)
                 continue
             for queue in info.mq_table:
                 hosts[queue] = connection.client_id.split("@", 1)[0]
@@ -266,7 +267,7 @@ async def _summary(admin: AdminClient, out: Output, group: str) -> dict[str, obj
         )
         connections = await admin.connections(group)
     except LanemqError as error:  # one group must not hide the others
-        click.echo(f"{group}: {error}", err=True)
+        print_line(f"{group}: {error}", err=True)
     members = connections.connection_set if connections is not None else ()
     version, kind, model = "OFFLINE", "", ""
     if connections is not None and members:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from lanemq.local import make_directories, user_directory, user_path, write_file
 from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, is_system_group, is_system_topic
 from lanemq.wire.bodies import (
     SubscriptionGroupConfig,
@@ -21,7 +22,7 @@ from .._client import AdminClient
 from .command._command import Output, command, fail
 from .command._text import pretty
 
-DIRECTORY = Path("/tmp/rocketmq/export")
+DIRECTORY = "export"
 TOPICS, GROUPS, BOTH = "topic.json", "subscriptionGroup.json", "metadata.json"
 
 
@@ -33,9 +34,7 @@ TOPICS, GROUPS, BOTH = "topic.json", "subscriptionGroup.json", "metadata.json"
     "--filePath",
     "directory",
     type=click.Path(path_type=Path),
-    default=DIRECTORY,
-    show_default=True,
-    help="The directory of the file.",
+    help=f"The directory of the file.  [default: {user_path(DIRECTORY)}]",
 )
 @click.option("-t", "--topic", "topics_only", is_flag=True, help="Topics only.")
 @click.option("-g", "--subscriptionGroup", "groups_only", is_flag=True, help="Groups only.")
@@ -48,7 +47,7 @@ async def export_metadata(
     *,
     cluster: str | None,
     broker: str | None,
-    directory: Path,
+    directory: Path | None,
     topics_only: bool,
     groups_only: bool,
     special: bool,
@@ -67,18 +66,21 @@ async def export_metadata(
         name, value = await _of_cluster(
             admin, addresses, topics=topics_only, groups=groups_only, special=special
         )
-    path = directory / name
-    _write(path, pretty(value))
+    path = _write(directory, name, pretty(value))
     out.line(f"export {path} success")
     return value
 
 
-def _write(path: Path, text: str) -> None:
+def _write(directory: Path | None, name: str, text: str) -> Path:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        if directory is None:
+            directory = user_directory(DIRECTORY)
+        else:
+            make_directories(directory)
+        write_file(directory / name, text.encode())
     except OSError as error:
-        fail(f"cannot write {path}: {error.strerror}")
+        fail(f"cannot write {error.filename or name}: {error.strerror}")
+    return directory / name
 
 
 async def _of_broker(

@@ -4,11 +4,8 @@ Source: RocketMQ 4.9.8, QueryMsgByIdSubCommand, QueryMsgByUniqueKeySubCommand.
 """
 
 import base64
-import os
-import re
-import tempfile
-from pathlib import Path
 
+from lanemq.local import user_directory, write_file
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.message import StoredMessage
 
@@ -19,12 +16,8 @@ from ..requests._messages import message_id
 from .command._command import Output, fail
 from .command._text import mapping, moment
 
-_SAFE_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
-
-
-def body_directory() -> Path:
-    """Return the folder for bodies of messages, mqadmin's where there is a /tmp."""
-    return Path(tempfile.gettempdir()) / "rocketmq" / "msgbodys"
+BODIES = "msgbodys"
+"""The folder for bodies of messages in the user's directory."""
 
 
 async def show(
@@ -112,18 +105,12 @@ def message_value(message: StoredMessage, body: bytes) -> dict[str, object]:
 
 
 def _write_body(message: StoredMessage, body: bytes, index: int) -> str:
-    # The id comes out of a property that any sender may choose: it must stay a file name.
-    name = message_id(message)
-    if not _SAFE_NAME.fullmatch(name):
-        name = message.offset_id
-    directory = body_directory()
-    path = directory / (f"{name}_{index}" if index else name)
+    # Not the unique key, a property in which the sender may write anything.
+    name = f"{message.offset_id}_{index}" if index else message.offset_id
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        # The directory may be everyone's: never write through a link that another user left.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-            file.write(body)
+        path = user_directory(BODIES) / name
+        write_file(path, body)
     except OSError as error:
-        fail(f"cannot write the body to {path}: {error.strerror}; --json prints it instead")
+        where = error.filename or name
+        fail(f"cannot write the body to {where}: {error.strerror}; --json prints it instead")
     return str(path)

@@ -240,7 +240,8 @@ async def print_messages(
                 text = body.decode(charset, "replace") if print_body else "NOT PRINT BODY"
                 out.line(
                     f"MSGID: {message_id(message)} "
-                    f"{message_line(message, queue.broker_name, body)} BODY: {text}"
+                    f"{message_line(message, queue.broker_name, body)} BODY: {text}",
+                    whole=True,
                 )
                 values.append(message_value(message, body if print_body else b""))
             status = pulled.status.value

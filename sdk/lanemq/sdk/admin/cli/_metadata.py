@@ -3,11 +3,13 @@
 Source: RocketMQ 5.3.3, RocksDBConfigToJsonCommand, ExportMetadataInRocksDBCommand.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from lanemq.local import write_file
 from lanemq.wire import fastjson
 
 from .._client import AdminClient
@@ -110,7 +112,7 @@ def _print_local(
     if file is not None:
         _write(file, pretty(value))
     elif as_json:
-        out.line(pretty(value))
+        out.block(pretty(value))
     else:
         for member in sorted(value):
             out.line(f"type: {member}")
@@ -150,7 +152,7 @@ async def export_metadata_in_rocksdb(
     rows = read_config_rows(path / name)
     value = {TABLES[name]: rows.entries(name)}
     if as_json:
-        out.line(pretty(value))
+        out.block(pretty(value))
     else:
         _print_lines(out, rows.values)
     return value
@@ -167,11 +169,9 @@ def _print_lines(out: Output, values: dict[str, str]) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    temporary = file.with_name(file.name + ".tmp")
     try:
-        temporary.write_text(text)
-        if file.exists():
+        if os.path.lexists(file):
             file.replace(file.with_name(file.name + ".bak"))
-        temporary.replace(file)
+        write_file(file, text.encode())
     except OSError as error:
         fail(f"cannot write {file}: {error.strerror}")

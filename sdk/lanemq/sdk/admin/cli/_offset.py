@@ -26,21 +26,27 @@ async def reset_offset_by_time(
     except ValueError as error:
         fail(f"-s: {error}, and not now")
     done = await reset_offsets_by_time(admin, group, topic, timestamp_ms, force=force)
-    word = "group" if done.online is not None else "consumerGroup"
+    # mqadmin prints what brokers answer, whether they told members or moved the offsets; its
+    # other text is for offsets that the tool itself moved.
+    answered = dict(done.online or {})
+    if done.by_brokers:
+        answered |= {row.queue: row.rollback_offset for row in done.offline or ()}
+    is_answer = done.online is not None or done.by_brokers
+    word = "group" if is_answer else "consumerGroup"
     out.line(
         f"rollback consumer offset by specified {word}[{group}], topic[{topic}], "
         f"force[{boolean(force)}], timestamp(string)[{timestamp}], "
         f"timestamp(long)[{timestamp_ms}]"
     )
     rows: list[object] = []
-    if done.online is not None:
+    if is_answer:
         out.line(f"{'#brokerName':<40}  {'#queueId':<40}  {'#offset':<40}")
-        for queue, offset in sorted(done.online.items()):
+        for queue, offset in sorted(answered.items()):
             out.line(f"{queue.broker_name[:32]:<40}  {queue.queue_id:<40}  {offset:<40}")
             rows.append(
                 {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
             )
-    if done.offline is not None:
+    elif done.offline is not None:
         titles = (
             "#brokerName",
             "#queueId",

@@ -52,7 +52,8 @@ def _write(
     else:
         if not topic:
             out.line(f"{name} | {address} |")
-        out.line(result.check_result)
+        for line in (result.check_result or "").split("\n"):  # the broker's report has lines
+            out.line(line)
         if result.safe_to_switch is not None:
             answer = "yes" if result.safe_to_switch else "no"
             out.line(f"safe to switch to RocksDB alone: {answer}")

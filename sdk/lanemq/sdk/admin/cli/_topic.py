@@ -52,6 +52,11 @@ ROUTE_COLUMNS = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}"
 @click.option("-u", "--unit", default=False, help="The topic belongs to a unit.")
 @click.option("-s", "--hasUnitSub", "unit_sub", default=False, help="A unit reads it.")
 @click.option(
+    "-a",
+    "--attributes",
+    help="Changes of attributes (5.x), such as +message.type=FIFO,-reserve.time.",
+)
+@click.option(
     "-lq", "--logicalQueue", "logical", default=False, help="Its queues are logical ones."
 )
 async def update_topic(
@@ -67,6 +72,7 @@ async def update_topic(
     order: bool,
     unit: bool,
     unit_sub: bool,
+    attributes: str | None,
     logical: bool,
 ) -> object:
     """Create a topic, or change it."""
@@ -82,7 +88,7 @@ async def update_topic(
     )
     addresses = await chosen_masters(admin, broker, cluster)
     for address in addresses:
-        await admin.put_topic(address, config)
+        await admin.put_topic(address, config, attributes=attributes)
     order_config = None
     if order:
         names = [await admin.broker_name(address) for address in addresses]
@@ -158,12 +164,12 @@ async def _whereabouts(admin: AdminClient, topic: str) -> tuple[str, list[str]]:
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @click.option("-l", "--list", "as_list", is_flag=True, help="Print a table.")
 async def topic_route(admin: AdminClient, out: Output, *, topic: str, as_list: bool) -> object:
-    """Show the brokers and queues of a topic."""
+    """Show the brokers and queues of a topic; of a static topic of 5.x with -l also its mapping."""
     route = await admin.route(topic)
     if as_list:
         _write_route(out, route)
     else:
-        out.line(pretty(_as_printed(route)))
+        out.block(pretty(_as_printed(route)))
     return route
 
 
@@ -204,6 +210,8 @@ def _write_route(out: Output, route: RouteData) -> None:
     reads = sum(data.read_queue_nums for data in queues.values())
     writes = sum(data.write_queue_nums for data in queues.values())
     out.line(ROUTE_COLUMNS.format("Total:", len(queues), "", reads, writes, ""))
+    for queue_id, place in route.static_queues().items():
+        out.line(f"Static topic: queue {queue_id} is queue {place.queue_id} of {place.broker_name}")
 
 
 @command("topicStatus")

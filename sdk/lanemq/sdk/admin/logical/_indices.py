@@ -14,7 +14,7 @@ from lanemq.wire.logical import INDEX_CLAIMED, ClaimedLogicalIndices, ClaimLogic
 
 from ..._errors import LanemqError, RefusedByBroker
 from ._plan import MapQueue, OpenSegment, SealSegment
-from ._view import TopicView
+from ._view import ClusterTopic
 
 Ask = Callable[[str, ClaimLogicalIndices], Awaitable[ClaimedLogicalIndices]]
 """Asks a broker by its address: ``AdminClient.claim_indices``."""
@@ -40,7 +40,7 @@ class Claims:
     """Times the topic was deleted before; one that was deleted at a single broker was not."""
 
 
-def choose(claims: Claims, view: TopicView, wanted: Sequence[str]) -> list[int]:
+def choose(claims: Claims, view: ClusterTopic, wanted: Sequence[str]) -> list[int]:
     """Return an index for each broker in ``wanted``, in their order. Pure."""
     chains = view.chains()
     unused: dict[str, list[int]] = {}
@@ -61,7 +61,7 @@ def choose(claims: Claims, view: TopicView, wanted: Sequence[str]) -> list[int]:
 StepT = TypeVar("StepT", bound=MapQueue | OpenSegment | SealSegment)
 
 
-async def claimed_steps(ask: Ask, view: TopicView, steps: Sequence[StepT]) -> list[StepT]:
+async def claimed_steps(ask: Ask, view: ClusterTopic, steps: Sequence[StepT]) -> list[StepT]:
     """Return a plan's steps; those that make logical queues have indices that are claimed.
 
     Errors as ``claim_indices``.
@@ -74,7 +74,7 @@ async def claimed_steps(ask: Ask, view: TopicView, steps: Sequence[StepT]) -> li
     return [replace(s, index=next(indices)) if s in fresh else s for s in steps]
 
 
-async def claim_indices(ask: Ask, view: TopicView, wanted: Sequence[str]) -> list[int]:
+async def claim_indices(ask: Ask, view: ClusterTopic, wanted: Sequence[str]) -> list[int]:
     """Claim an index for each broker in ``wanted``, in their order.
 
     Raises ``IndicesUnknown``, and whatever stops a claim; then none of them may be used.
@@ -92,7 +92,7 @@ async def claim_indices(ask: Ask, view: TopicView, wanted: Sequence[str]) -> lis
     raise AssertionError("the last attempt returns or raises")
 
 
-async def _known(ask: Ask, view: TopicView) -> Claims:
+async def _known(ask: Ask, view: ClusterTopic) -> Claims:
     owners: dict[int, set[str]] = {}
     brokers = {broker.name for broker in view.brokers if broker.queues}
     alive: list[int] = []
@@ -118,7 +118,7 @@ async def _known(ask: Ask, view: TopicView) -> Claims:
     )
 
 
-async def _claim(ask: Ask, view: TopicView, claims: Mapping[int, str], known: Claims) -> None:
+async def _claim(ask: Ask, view: ClusterTopic, claims: Mapping[int, str], known: Claims) -> None:
     here = {broker.name for broker in view.brokers if broker.queues} | set(claims.values())
     reported = {segment.broker_name for segment in view.reported}
     brokers = tuple(sorted(here | (known.brokers & reported)))

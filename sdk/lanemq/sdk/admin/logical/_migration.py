@@ -19,7 +19,7 @@ from ._migration_steps import (
 )
 from ._plan import plan_destination
 from ._survey import survey
-from ._view import BrokerView, TopicView
+from ._view import BrokerView, ClusterTopic
 
 LATE = (MIGRATION_IN_PROGRESS, "not normal state")
 """The remark of a broker whose logical queue is on its way elsewhere, or there already."""
@@ -150,7 +150,7 @@ def _source(chain: Chain) -> Segment | None:
     return None
 
 
-def _lagging(view: TopicView, target: Segment) -> list[BrokerView]:
+def _lagging(view: ClusterTopic, target: Segment) -> list[BrokerView]:
     """Return the brokers with a part of the queue that do not know how it goes on."""
     lagging = []
     for broker in view.brokers:

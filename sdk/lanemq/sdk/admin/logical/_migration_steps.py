@@ -15,7 +15,7 @@ from ..._errors import LanemqError, RefusedByBroker
 from ..requests._servers import ServerRequests
 from ._plan import Destination
 from ._survey import Survey, survey
-from ._view import BrokerView, TopicView
+from ._view import BrokerView, ClusterTopic
 
 Report = Callable[[str], None]
 """Called with each step, one line of text."""
@@ -35,7 +35,7 @@ class Migrated:
     """Brokers with an older part of the queue that could not be told; they find it out."""
 
 
-def chain_of(view: TopicView, index: int) -> Chain:
+def chain_of(view: ClusterTopic, index: int) -> Chain:
     """Return a logical queue. Raises ``MigrationRefused`` where there is none."""
     if not view.is_logical:
         raise MigrationRefused(f"topic {view.topic} not enabled logical queue")
@@ -113,7 +113,7 @@ async def finish(
 
 
 async def _prepare(
-    admin: ServerRequests, view: TopicView, source: Segment, target: Segment
+    admin: ServerRequests, view: ClusterTopic, source: Segment, target: Segment
 ) -> tuple[Segment, Segment, Mapping[str, int] | None]:
     broker = view.broker(source.broker_name)
     known = _copy(broker, target)
@@ -136,7 +136,7 @@ def _copy(broker: BrokerView | None, segment: Segment) -> Segment | None:
 
 async def tell(
     admin: ServerRequests,
-    view: TopicView,
+    view: ClusterTopic,
     source: Segment | None,
     target: Segment,
     report: Report,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import final
 
-from lanemq.wire import TOPIC_QUEUES_MAX
+from lanemq.wire import TOPIC_QUEUES_MAX, queue_ids
 from lanemq.wire.logical import Chain, Segment
 
-from ._view import BrokerView, TopicView
+from ._view import BrokerView, ClusterTopic
 
 
 @final
@@ -54,7 +54,7 @@ class SealSegment:
 NumberStep = OpenSegment | SealSegment
 
 
-def plan_mapping(view: TopicView, *, in_turn: bool = False) -> list[MapQueue]:
+def plan_mapping(view: ClusterTopic, *, in_turn: bool = False) -> list[MapQueue]:
     """Map every unmapped physical queue, broker by broker in the order of their addresses.
 
     Each takes the lowest index that was never used. So it can be repeated after a failure. With
@@ -73,7 +73,7 @@ def plan_mapping(view: TopicView, *, in_turn: bool = False) -> list[MapQueue]:
         }
         found += [
             (queue_id, MapQueue(broker.name, broker.address, queue_id, -1))
-            for queue_id in range(broker.queues)
+            for queue_id in queue_ids(broker.queues)
             if queue_id not in mapped
         ]
     if in_turn:
@@ -82,7 +82,7 @@ def plan_mapping(view: TopicView, *, in_turn: bool = False) -> list[MapQueue]:
     return [replace(step, index=index) for (_, step), index in zip(found, unused, strict=False)]
 
 
-def plan_number(view: TopicView, number: int) -> list[NumberStep]:
+def plan_number(view: ClusterTopic, number: int) -> list[NumberStep]:
     """Bring the number of logical queues that can be written to ``number``.
 
     More: indices that were closed go on where they ended, the lowest first, then come new ones.
@@ -103,7 +103,9 @@ def plan_number(view: TopicView, number: int) -> list[NumberStep]:
     return _opens(view, chains, number, len(live))
 
 
-def _seals(view: TopicView, chains: dict[int, Chain], indices: list[int]) -> Iterator[SealSegment]:
+def _seals(
+    view: ClusterTopic, chains: dict[int, Chain], indices: list[int]
+) -> Iterator[SealSegment]:
     for index in indices:
         waiting = chains[index].write_only
         if waiting is not None:
@@ -122,7 +124,7 @@ def _seals(view: TopicView, chains: dict[int, Chain], indices: list[int]) -> Ite
 
 
 def _opens(
-    view: TopicView, chains: dict[int, Chain], number: int, open_now: int
+    view: ClusterTopic, chains: dict[int, Chain], number: int, open_now: int
 ) -> list[NumberStep]:
     count = number - open_now
     queues = Counter({broker.name: broker.queues for broker in view.brokers})
@@ -154,15 +156,15 @@ def _opens(
     return steps
 
 
-def _last_broker(view: TopicView, chain: Chain) -> BrokerView | None:
+def _last_broker(view: ClusterTopic, chain: Chain) -> BrokerView | None:
     return None if chain.last is None else view.broker(chain.last.broker_name)
 
 
-def _least_loaded(view: TopicView, load: Counter[str]) -> BrokerView:
+def _least_loaded(view: ClusterTopic, load: Counter[str]) -> BrokerView:
     return min(view.brokers, key=lambda broker: (load[broker.name], broker.name))
 
 
-def _take_own(view: TopicView, chain: Chain, broker: BrokerView, free: list[int]) -> int | None:
+def _take_own(view: ClusterTopic, chain: Chain, broker: BrokerView, free: list[int]) -> int | None:
     """Return a closed chain's last queue if it is free by now, else any free one of the broker.
 
     The queue of an empty segment at its end is free too: the new segment is that one, open again.
@@ -193,7 +195,7 @@ class Destination:
     """The segment an earlier attempt left there; the migration goes on from it."""
 
 
-def plan_destination(view: TopicView, index: int, broker: BrokerView) -> Destination:
+def plan_destination(view: ClusterTopic, index: int, broker: BrokerView) -> Destination:
     """Choose the physical queue at ``broker``: that of a migration begun, a free or a new one."""
     chain = view.chains().get(index)
     begun = None if chain is None else chain.write_only

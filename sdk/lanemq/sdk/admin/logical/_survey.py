@@ -10,7 +10,7 @@ from ..._errors import BrokerUnreachable, LanemqError, RefusedByBroker, RequestT
 from ..._tasks import open_quiet_nursery
 from ..requests._servers import ServerRequests, masters_by_name
 from ._spread import Topics
-from ._view import BrokerView, TopicView
+from ._view import BrokerView, ClusterTopic
 
 
 @final
@@ -18,7 +18,7 @@ from ._view import BrokerView, TopicView
 class Survey:
     """A topic as all masters see it."""
 
-    view: TopicView
+    view: ClusterTopic
     away: dict[str, LanemqError]
     """Registered masters that did not answer, by name."""
 
@@ -47,7 +47,7 @@ async def survey(admin: ServerRequests, topic: str, *, cluster: str | None = Non
         if error.code != ResponseCode.TOPIC_NOT_EXIST:
             raise
         routed = None
-    return Survey(TopicView(topic, tuple(views), routed.segments if routed else ()), away)
+    return Survey(ClusterTopic(topic, tuple(views), routed.segments if routed else ()), away)
 
 
 async def _ask(admin: ServerRequests, name: str, address: str, topic: str) -> BrokerView:
@@ -67,7 +67,7 @@ class ClusterSurvey:
     brokers: dict[str, str]
     """Masters that answered: name -> address."""
     away: dict[str, LanemqError]
-    logical: dict[str, TopicView]
+    logical: dict[str, ClusterTopic]
     """Topics with logical queues."""
     physical: dict[str, set[str]]
     """Other topics: name -> brokers that have them."""
@@ -75,7 +75,7 @@ class ClusterSurvey:
     """All clusters that the name server knows."""
 
     def chains(self) -> Topics:
-        """Return the chains of all logical queues, by topic and index; see ``TopicView.chains``."""
+        """Return the chains of all logical queues, by topic and index."""
         return {topic: view.chains() for topic, view in self.logical.items()}
 
 
@@ -99,7 +99,7 @@ async def survey_all(admin: ServerRequests, *, cluster: str | None = None) -> Cl
             nursery.start_soon(ask, name, address)
     logical_topics = sorted({topic for _, queues in found.values() for topic in queues})
     logical = {
-        topic: TopicView(
+        topic: ClusterTopic(
             topic,
             tuple(
                 BrokerView(name, masters[name], counts.get(topic, 0), queues.get(topic))

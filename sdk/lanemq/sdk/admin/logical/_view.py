@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import final
 
+from lanemq.wire import queue_ids
 from lanemq.wire.logical import Chain, Segment
 
 
@@ -33,7 +34,7 @@ class BrokerView:
 
 @final
 @dataclass(frozen=True, slots=True)
-class TopicView:
+class ClusterTopic:
     """A topic at all masters of a cluster, by address."""
 
     topic: str
@@ -88,7 +89,7 @@ class TopicView:
         old one takes it for that.
         """
         found: list[tuple[bool, int]] = []
-        for queue_id in range(broker.queues):
+        for queue_id in queue_ids(broker.queues):
             segments = self.on_queue(broker.name, queue_id)
             if all(
                 s.is_sealed and not s.is_readable and (s.count or s.logical_index == index)

@@ -6,6 +6,7 @@ Source: RocketMQ 4.9.8, MQClientAPIImpl (the requests), AdminBrokerProcessor (th
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from lanemq.wire import (
     RequestCode,
@@ -51,8 +52,14 @@ class BrokerRequests:
 
     _caller: Caller
 
-    async def put_topic(self, address: str, config: TopicConfig) -> None:
-        """Create a topic, or change it (17)."""
+    async def put_topic(
+        self, address: str, config: TopicConfig, *, attributes: str | None = None
+    ) -> None:
+        """Create a topic, or change it (17).
+
+        ``attributes`` are changes of those that 5.x has, such as
+        ``+message.type=FIFO,-reserve.time``; all others stay as they are, whatever ``config`` says.
+        """
         header = CreateTopic(
             topic=config.topic_name,
             default_topic=SystemTopic.AUTO_CREATE,
@@ -62,6 +69,7 @@ class BrokerRequests:
             topic_filter_type=config.topic_filter_type,
             topic_sys_flag=config.topic_sys_flag,
             order=config.order,
+            attributes=attributes,
         )
         await self._caller.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
@@ -105,7 +113,7 @@ class BrokerRequests:
     async def put_group(self, address: str, config: SubscriptionGroupConfig) -> None:
         """Create a consumer group, or change it (200)."""
         await self._caller.ask(
-            address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=config.encode()
+            address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=config.encode
         )
 
     async def groups(self, address: str) -> SubscriptionGroupWrapper:
@@ -143,7 +151,7 @@ class BrokerRequests:
     async def update_config(self, address: str, values: Mapping[str, str]) -> None:
         """Change the configuration of a running broker (25)."""
         await self._caller.ask(
-            address, RequestCode.UPDATE_BROKER_CONFIG, body=encode_properties_text(values)
+            address, RequestCode.UPDATE_BROKER_CONFIG, body=partial(encode_properties_text, values)
         )
 
     async def producers(self, address: str) -> ProducerTable:

@@ -1,12 +1,12 @@
 """Administrative requests to single servers, with typed headers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire import LocalProtocolError, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import Header
 
-from ..._errors import BrokerUnreachable, RefusedByBroker, RequestTimedOut
+from ..._errors import BrokerUnreachable, RefusedByBroker, RequestTimedOut, WrongValue
 from ...net._remoting import RemotingClient
 
 SUCCESS = (ResponseCode.SUCCESS,)
@@ -29,17 +29,23 @@ class Caller:
         code: RequestCode,
         header: Header | None = None,
         *,
-        body: bytes = b"",
+        fields: Mapping[str, str] | None = None,
+        body: bytes | Callable[[], bytes] = b"",
         accept: Sequence[int] = SUCCESS,
         timeout_s: float | None = None,
     ) -> Frame:
         """Send one request to ``address`` and return its answer.
 
         Raises ``RefusedByBroker`` for an answer whose code is not in ``accept``,
-        ``BrokerUnreachable`` and ``RequestTimedOut``.
+        ``BrokerUnreachable`` and ``RequestTimedOut``; ``WrongValue`` for what has no encoding:
+        a function as ``body`` is called for it. ``fields`` are sent with those of the header.
         """
-        fields = header.to_fields() if header is not None else {}
-        frame = request(code, fields, body=body)
+        try:
+            sent = {**(header.to_fields() if header is not None else {}), **(fields or {})}
+            data = body() if callable(body) else body
+        except (LocalProtocolError, UnicodeEncodeError) as error:
+            raise WrongValue(f"{code.name} cannot be sent: {error}") from error
+        frame = request(code, sent, body=data)
         return await self._client.call(address, frame, timeout_s or self.timeout_s, accept=accept)
 
     async def ask_name_server(

@@ -4,9 +4,9 @@ As ``_broker``: the address first, the same errors.
 Source: RocketMQ 4.9.8, MQClientAPIImpl, AdminBrokerProcessor, ConsumerManageProcessor.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire import BOUND_LOCK_FIELD, RequestCode, ResponseCode
 from lanemq.wire.bodies import (
     ConsumeMessageDirectlyResultBody,
     ConsumerConnection,
@@ -16,6 +16,8 @@ from lanemq.wire.bodies import (
     ConsumeStatsList,
     DelayOffsetTable,
     GetConsumerStatusBody,
+    LockBatch,
+    LockBatchResult,
     MessageQueue,
     ProducerConnection,
     QueryConsumeTimeSpanBody,
@@ -30,16 +32,13 @@ from lanemq.wire.headers import (
     GetConsumeStats,
     GetConsumeStatsInBroker,
     GetMaxOffset,
-    GetMaxOffsetResponse,
     GetMinOffset,
-    GetMinOffsetResponse,
     GetProducerConnectionList,
+    OffsetResponse,
     QueryConsumerOffset,
-    QueryConsumerOffsetResponse,
     QueryConsumeTimeSpan,
     ResetOffset,
     SearchOffset,
-    SearchOffsetResponse,
     UpdateConsumerOffset,
 )
 
@@ -103,19 +102,19 @@ class ConsumerRequests:
         """Return the offset of the next message of a queue (30)."""
         header = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id)
         frame = await self._caller.ask(address, RequestCode.GET_MAX_OFFSET, header)
-        return GetMaxOffsetResponse.from_fields(frame.fields).offset
+        return OffsetResponse.from_fields(frame.fields).offset
 
     async def min_offset(self, address: str, queue: MessageQueue) -> int:
         """Return the offset of the first message that is still there (31)."""
         header = GetMinOffset(topic=queue.topic, queue_id=queue.queue_id)
         frame = await self._caller.ask(address, RequestCode.GET_MIN_OFFSET, header)
-        return GetMinOffsetResponse.from_fields(frame.fields).offset
+        return OffsetResponse.from_fields(frame.fields).offset
 
     async def search_offset(self, address: str, queue: MessageQueue, timestamp_ms: int) -> int:
         """Return the offset of the message stored nearest to a time (29)."""
         header = SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
         frame = await self._caller.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-        return SearchOffsetResponse.from_fields(frame.fields).offset
+        return OffsetResponse.from_fields(frame.fields).offset
 
     async def group_offset(self, address: str, group: str, queue: MessageQueue) -> int | None:
         """Return where a group resumes in a queue (14), None where it never committed.
@@ -133,7 +132,7 @@ class ConsumerRequests:
         )
         if frame.code != ResponseCode.SUCCESS:
             return None
-        return QueryConsumerOffsetResponse.from_fields(frame.fields).offset
+        return OffsetResponse.from_fields(frame.fields).offset
 
     async def put_offset(
         self, address: str, group: str, queue: MessageQueue, queue_offset: int
@@ -146,6 +145,28 @@ class ConsumerRequests:
             commit_offset=queue_offset,
         )
         await self._caller.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def lock_queues(
+        self, address: str, group: str, client_id: str, queues: Sequence[MessageQueue]
+    ) -> frozenset[MessageQueue]:
+        """Take, or renew, the locks of a group on queues of a broker (41); return those that the
+        client has now.
+
+        A lock is nobody else's for 60 s from its last renewal. A broker of lanemq ends it with
+        this connection, too.
+        """
+        body = LockBatch(group, client_id, tuple(queues))
+        frame = await self._caller.ask(
+            address, RequestCode.LOCK_BATCH_MQ, fields={BOUND_LOCK_FIELD: "true"}, body=body.encode
+        )
+        return frozenset(LockBatchResult.decode(frame.body).lock_ok_mq_set) & frozenset(queues)
+
+    async def unlock_queues(
+        self, address: str, group: str, client_id: str, queues: Sequence[MessageQueue]
+    ) -> None:
+        """Give locks of a group back (42), those that the client has."""
+        body = LockBatch(group, client_id, tuple(queues))
+        await self._caller.ask(address, RequestCode.UNLOCK_BATCH_MQ, body=body.encode)
 
     async def offset_table(self, address: str) -> Mapping[str, Mapping[int, int]]:
         """Return the offsets that a broker keeps (43): ``topic@group`` -> queue id -> offset."""
@@ -164,8 +185,9 @@ class ConsumerRequests:
     ) -> dict[MessageQueue, int]:
         """Make the connected consumers of a group go to a time (222), -1 being the end.
 
-        Without ``force`` no queue moves forward. Refused with ``CONSUMER_NOT_ONLINE`` where
-        nobody is connected.
+        Without ``force`` no queue moves forward. Where nobody is connected, brokers of 5.x move
+        the group's offsets, and others refuse with ``CONSUMER_NOT_ONLINE``. Stages of a stopped
+        group stay as they are: see ``reset_offsets_by_time``.
         """
         frame = await self._caller.ask(
             address,

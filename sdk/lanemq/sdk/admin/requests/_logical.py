@@ -4,7 +4,8 @@ As ``_broker``: the broker's address first, the same errors.
 Source: RocketMQ 5.0.0-PREVIEW, MQClientAPIImpl, AdminBrokerProcessor.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from lanemq.wire import RemoteProtocolError, RequestCode
@@ -68,7 +69,7 @@ class LogicalQueueRequests:
         An open queue with messages is taken out only by ``force``: readers of the logical queue
         lose them, and readers of the physical one have them.
         """
-        body = UpdateLogicalQueueMapping(topic, queue_id, index, force or None).encode()
+        body = UpdateLogicalQueueMapping(topic, queue_id, index, force or None).encode
         code = RequestCode.UPDATE_TOPIC_LOGICAL_QUEUE_MAPPING
         return (await self._caller.ask(address, code, body=body)).remark or ""
 
@@ -82,7 +83,7 @@ class LogicalQueueRequests:
         """End a segment; what it holds can be read (414). Returns it with its end."""
         body = SealLogicalQueue(segment.topic, segment.queue_id, segment.logical_index)
         code = RequestCode.SEAL_TOPIC_LOGICAL_QUEUE
-        return await self._segment(address, code, body.encode())
+        return await self._segment(address, code, body.encode)
 
     async def reuse_queue(
         self,
@@ -99,7 +100,7 @@ class LogicalQueueRequests:
         ``delta`` is its first logical offset where ``state`` is Normal; 5.0.0-PREVIEW takes 0
         all the same.
         """
-        body = ReuseLogicalQueue(topic, queue_id, index, state, delta).encode()
+        body = ReuseLogicalQueue(topic, queue_id, index, state, delta).encode
         return await self._segment(address, RequestCode.REUSE_TOPIC_LOGICAL_QUEUE, body)
 
     async def create_queue(
@@ -112,7 +113,7 @@ class LogicalQueueRequests:
         delta: int | None = None,
     ) -> Segment:
         """Begin a segment on a new physical queue, and make the topic if need be (416)."""
-        body = CreateQueueForLogicalQueue(topic, index, state, delta).encode()
+        body = CreateQueueForLogicalQueue(topic, index, state, delta).encode
         code = RequestCode.CREATE_MESSAGE_QUEUE_FOR_LOGICAL_QUEUE
         return await self._segment(address, code, body)
 
@@ -147,7 +148,7 @@ class LogicalQueueRequests:
         self, address: str, source: Segment | None, destination: Segment
     ) -> None:
         """Tell a broker how the migration ended (419)."""
-        body = MigrateLogicalQueue(source, destination).encode()
+        body = MigrateLogicalQueue(source, destination).encode
         code = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_NOTIFY
         await self._caller.ask(address, code, body=body)
 
@@ -158,7 +159,7 @@ class LogicalQueueRequests:
         At the open ends of the logical queues, in order and once. Returns how many messages that
         were. After any error the same call goes on where it stopped.
         """
-        body = AppendSuperseded(topic).encode()
+        body = AppendSuperseded(topic).encode
         code = RequestCode.APPEND_SUPERSEDED_MESSAGES
         frame = await self._caller.ask(address, code, body=body, timeout_s=APPEND_TIMEOUT_S)
         return AppendSupersededResult.decode(frame.body).messages
@@ -171,17 +172,17 @@ class LogicalQueueRequests:
         Raises ``RefusedByBroker`` where one has another owner; then none of them is claimed there.
         """
         code = RequestCode.CLAIM_LOGICAL_INDICES
-        frame = await self._caller.ask(address, code, body=asked.encode(standard=True))
+        frame = await self._caller.ask(address, code, body=partial(asked.encode, standard=True))
         return ClaimedLogicalIndices.decode(frame.body)
 
     async def _migrate(
         self, address: str, code: RequestCode, body: MigrateLogicalQueue
     ) -> MigrateLogicalQueue:
         timeout_s = max(SEAL_TIMEOUT_S, self._caller.timeout_s)
-        frame = await self._caller.ask(address, code, body=body.encode(), timeout_s=timeout_s)
+        frame = await self._caller.ask(address, code, body=body.encode, timeout_s=timeout_s)
         return MigrateLogicalQueue.decode(frame.body) if frame.body else body
 
-    async def _segment(self, address: str, code: RequestCode, body: bytes) -> Segment:
+    async def _segment(self, address: str, code: RequestCode, body: Callable[[], bytes]) -> Segment:
         timeout_s = max(SEAL_TIMEOUT_S, self._caller.timeout_s)
         frame = await self._caller.ask(address, code, body=body, timeout_s=timeout_s)
         if not frame.body:

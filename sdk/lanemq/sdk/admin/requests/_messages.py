@@ -7,7 +7,13 @@ Source: RocketMQ 4.9.8, MQAdminImpl, MQClientAPIImpl.
 from dataclasses import dataclass
 
 from lanemq.wire import LONG_MAX, PullSysFlag, RequestCode, ResponseCode, SystemGroup
-from lanemq.wire.bodies import ExpressionType, MessageQueue, QueryConsumeQueueBody
+from lanemq.wire.bodies import (
+    CheckClientRequestBody,
+    ExpressionType,
+    MessageQueue,
+    QueryConsumeQueueBody,
+    SubscriptionData,
+)
 from lanemq.wire.headers import (
     PullMessage,
     PullMessageResponse,
@@ -146,6 +152,18 @@ class MessageRequests:
         status = PULL_STATUS[frame.code]
         records = frame.body if status is PullStatus.FOUND else b""
         return PulledRecords(status, header.next_begin_offset, header.min_offset, records)
+
+    async def check_filter(self, address: str, topic: str, condition: str) -> None:
+        """Ask a broker whether it can filter ``topic`` by a condition in SQL92 (46).
+
+        Raises ``RefusedByBroker`` if it cannot: the condition is wrong, or the broker does not
+        filter by properties (``enablePropertyFilter``).
+        """
+        wanted = SubscriptionData(
+            topic, condition, sub_version=1, expression_type=ExpressionType.SQL92.value
+        )
+        body = CheckClientRequestBody("lanemq", SystemGroup.TOOLS_CONSUMER, wanted)
+        await self._caller.ask(address, RequestCode.CHECK_CLIENT_CONFIG, body=body.encode)
 
     async def queue_units(
         self, address: str, queue: MessageQueue, start: int, count: int

@@ -5,7 +5,7 @@ server (the answers).
 """
 
 from lanemq.wire import RequestCode, ResponseCode
-from lanemq.wire.bodies import MASTER_ID, ClusterInfo, KVTable, RouteData, TopicList
+from lanemq.wire.bodies import MASTER_ID, ClusterInfo, KVTable, ProxyStatus, RouteData, TopicList
 from lanemq.wire.headers import (
     AddWritePermOfBroker,
     AddWritePermOfBrokerResponse,
@@ -60,6 +60,11 @@ class NameServerRequests:
         """Return the clusters and the addresses of their brokers (106)."""
         frame = await self._caller.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
         return ClusterInfo.decode(frame.body)
+
+    async def proxy_status(self, address: str) -> ProxyStatus:
+        """Return what a proxy of lanemq reports at its port for routes (310431)."""
+        frame = await self._caller.ask(address, RequestCode.PROXY_STATUS)
+        return ProxyStatus.decode(frame.body)
 
     async def delete_route(self, topic: str, *, cluster: str | None = None) -> None:
         """Make every name server forget the route of ``topic`` (216)."""

@@ -7,6 +7,7 @@ from lanemq.wire.bodies import (
     CheckRocksdbCqWriteResult,
     ClusterInfo,
     ProducerTable,
+    ProxyStatus,
     RouteData,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
@@ -28,9 +29,15 @@ class BrokerRequests:
     _core: AdminClient
     _bridge: Bridge
 
-    async def put_topic(self, address: str, config: TopicConfig) -> None:
-        """Create a topic, or change it (17)."""
-        await self._bridge.call(self._core.put_topic, address, config)
+    async def put_topic(
+        self, address: str, config: TopicConfig, *, attributes: str | None = None
+    ) -> None:
+        """Create a topic, or change it (17).
+
+        ``attributes`` are changes of those that 5.x has, such as
+        ``+message.type=FIFO,-reserve.time``; all others stay as they are, whatever ``config`` says.
+        """
+        await self._bridge.call(self._core.put_topic, address, config, attributes=attributes)
 
     async def delete_topic(self, address: str, topic: str) -> None:
         """Delete a topic with its messages (215)."""
@@ -150,6 +157,10 @@ class NameServerRequests:
     async def cluster(self) -> ClusterInfo:
         """Return the clusters and the addresses of their brokers (106)."""
         return await self._bridge.call(self._core.cluster)
+
+    async def proxy_status(self, address: str) -> ProxyStatus:
+        """Return what a proxy of lanemq reports at its port for routes (310431)."""
+        return await self._bridge.call(self._core.proxy_status, address)
 
     async def delete_route(self, topic: str, *, cluster: str | None = None) -> None:
         """Make every name server forget the route of ``topic`` (216)."""

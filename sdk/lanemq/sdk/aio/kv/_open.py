@@ -4,7 +4,7 @@ import ssl
 
 from lanemq.wire.kv import DEFAULT_NAMESPACE
 
-from ...kv import _store as _core
+from ...kv import _open as _core
 from ...net._acl import Credentials
 from ...net._discovery import NameServersLike
 from .._bridge import Opening

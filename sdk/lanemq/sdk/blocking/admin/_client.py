@@ -1,14 +1,18 @@
 """Generated from lanemq.sdk.admin by sdk/tools/generate_faces.py."""
 
+from collections.abc import Container
 from typing import final
 
+from lanemq.wire import LONG_MAX
 from lanemq.wire.bodies import ConsumerConnection, ConsumeStats, TopicStatsTable
 from lanemq.wire.message import StoredMessage
 
 from ..._options import ClientOptions
 from ...admin import _client as _core_client
+from ...admin import _dead_letters as _core_dead_letters
 from ...admin import _reset as _core_reset
 from ...admin import _tracks as _core_tracks
+from ...admin._dead_letters import DeadLetter
 from ...admin._reset import ResetOffsets
 from ...admin._tracks import MessageTrack
 from .._bridge import Bridge
@@ -96,13 +100,65 @@ class AdminClient(LogicalQueueOperations, ConsumerRequests, MessageRequests):
         return self._bridge.call(self._core.messages_by_unique_key, topic, key)
 
 
+def dead_letters_of(
+    admin: AdminClient,
+    group: str,
+    *,
+    begin_ms: int = 0,
+    end_ms: int = LONG_MAX,
+    max_count: int = 1000,
+) -> list[DeadLetter]:
+    """Return the dead letters of ``group``, at most ``max_count``, queue by queue from the oldest.
+
+    Only those that were stored from ``begin_ms`` to ``end_ms``, milliseconds since 1970. Raises
+    ``NoRoute`` for a group that has none, ``WrongUse`` where they may not be read.
+    """
+    return admin._bridge.call(
+        _core_dead_letters.dead_letters_of,
+        admin._core,
+        group,
+        begin_ms=begin_ms,
+        end_ms=end_ms,
+        max_count=max_count,
+    )
+
+
+def resend_dead_letters(
+    admin: AdminClient,
+    group: str,
+    *,
+    message_ids: Container[str] | None = None,
+    begin_ms: int = 0,
+    end_ms: int = LONG_MAX,
+) -> list[str]:
+    """Send dead letters of ``group`` to it again; return their message ids.
+
+    They go to the group's retry topic, so that no other group gets them, and count as new:
+    all their deliveries are before them. Chosen are those with ``message_ids`` (None: all) that
+    were stored from ``begin_ms`` to ``end_ms``, of those that are there at the call.
+
+    They stay among the dead letters as well: a second call sends them again. Raises as
+    ``dead_letters_of``, and what keeps a broker from taking one, with a note of how many were
+    sent before it.
+    """
+    return admin._bridge.call(
+        _core_dead_letters.resend_dead_letters,
+        admin._core,
+        group,
+        message_ids=message_ids,
+        begin_ms=begin_ms,
+        end_ms=end_ms,
+    )
+
+
 def reset_offsets_by_time(
     admin: AdminClient, group: str, topic: str, timestamp_ms: int, *, force: bool = True
 ) -> ResetOffsets:
     """Make ``group`` go to ``timestamp_ms`` in ``topic`` on all its brokers; -1 is the end.
 
     Without ``force`` no queue moves forward. Where nobody of the group is connected, the
-    offsets in the broker are changed; a consumer of 5.x brokers is reset there in any case.
+    offsets in the broker are changed, by the broker or by this client, and the group's stages
+    begin again from them; a consumer of 5.x brokers is reset there in any case.
     Raises ``NoRoute``, and ``RefusedByBroker`` also where the group has no offset, or has members
     that are connected and have not committed one in each queue yet.
     """

@@ -1,6 +1,6 @@
 """Generated from lanemq.sdk.admin.requests by sdk/tools/generate_faces.py."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lanemq.wire import LONG_MAX, SystemGroup
 from lanemq.wire.bodies import (
@@ -69,6 +69,23 @@ class ConsumerRequests:
         """Make a group resume at ``queue_offset`` (15). A running consumer overwrites it."""
         self._bridge.call(self._core.put_offset, address, group, queue, queue_offset)
 
+    def lock_queues(
+        self, address: str, group: str, client_id: str, queues: Sequence[MessageQueue]
+    ) -> frozenset[MessageQueue]:
+        """Take, or renew, the locks of a group on queues of a broker (41); return those that the
+        client has now.
+
+        A lock is nobody else's for 60 s from its last renewal. A broker of lanemq ends it with
+        this connection, too.
+        """
+        return self._bridge.call(self._core.lock_queues, address, group, client_id, queues)
+
+    def unlock_queues(
+        self, address: str, group: str, client_id: str, queues: Sequence[MessageQueue]
+    ) -> None:
+        """Give locks of a group back (42), those that the client has."""
+        self._bridge.call(self._core.unlock_queues, address, group, client_id, queues)
+
     def offset_table(self, address: str) -> Mapping[str, Mapping[int, int]]:
         """Return the offsets that a broker keeps (43): ``topic@group`` -> queue id -> offset."""
         return self._bridge.call(self._core.offset_table, address)
@@ -82,8 +99,9 @@ class ConsumerRequests:
     ) -> dict[MessageQueue, int]:
         """Make the connected consumers of a group go to a time (222), -1 being the end.
 
-        Without ``force`` no queue moves forward. Refused with ``CONSUMER_NOT_ONLINE`` where
-        nobody is connected.
+        Without ``force`` no queue moves forward. Where nobody is connected, brokers of 5.x move
+        the group's offsets, and others refuse with ``CONSUMER_NOT_ONLINE``. Stages of a stopped
+        group stay as they are: see ``reset_offsets_by_time``.
         """
         return self._bridge.call(
             self._core.reset_offsets, address, group, topic, timestamp_ms, force=force
@@ -204,6 +222,14 @@ class MessageRequests:
             max_count=max_count,
             group=group,
         )
+
+    def check_filter(self, address: str, topic: str, condition: str) -> None:
+        """Ask a broker whether it can filter ``topic`` by a condition in SQL92 (46).
+
+        Raises ``RefusedByBroker`` if it cannot: the condition is wrong, or the broker does not
+        filter by properties (``enablePropertyFilter``).
+        """
+        self._bridge.call(self._core.check_filter, address, topic, condition)
 
     def queue_units(
         self, address: str, queue: MessageQueue, start: int, count: int

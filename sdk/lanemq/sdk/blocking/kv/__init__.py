@@ -7,16 +7,22 @@ from lanemq.wire.kv import (
     Action,
     Change,
     ChangeKind,
+    Compare,
     Entry,
+    LeaseStatus,
     LoadedEntry,
     NamespaceStatus,
+    Operation,
+    OperationResult,
     Page,
+    RangePage,
     Step,
     StepResult,
 )
 
+from ...kv._observe import LeaderSeen
 from ...kv._offset_store import KvOffsetStore
-from ...kv._results import BatchResult, CasResult
+from ...kv._results import BatchResult, CasResult, TxnResult
 from ...kv.requests._errors import (
     CheckpointMoved,
     KvCompacted,
@@ -24,12 +30,17 @@ from ...kv.requests._errors import (
     KvRejected,
     KvStateLost,
     KvWriteForgotten,
+    LeaseLost,
     LockLost,
     LockNotAcquired,
+    NamespaceSplit,
+    NoLease,
     NoNamespace,
 )
+from ...kv.requests._namespaces import NamespaceInfo
+from ._held import Checkpoint, Leaders, Lease, Lock, Watch
 from ._open import open_kv_store
-from ._store import Checkpoint, KeyValueStore, Lock, Watch
+from ._store import KeyValueStore
 
 __all__ = [
     "Action",
@@ -39,6 +50,7 @@ __all__ = [
     "ChangeKind",
     "Checkpoint",
     "CheckpointMoved",
+    "Compare",
     "Entry",
     "KeyValueStore",
     "KvCompacted",
@@ -47,15 +59,27 @@ __all__ = [
     "KvRejected",
     "KvStateLost",
     "KvWriteForgotten",
+    "LeaderSeen",
+    "Leaders",
+    "Lease",
+    "LeaseLost",
+    "LeaseStatus",
     "LoadedEntry",
     "Lock",
     "LockLost",
     "LockNotAcquired",
+    "NamespaceInfo",
+    "NamespaceSplit",
     "NamespaceStatus",
+    "NoLease",
     "NoNamespace",
+    "Operation",
+    "OperationResult",
     "Page",
+    "RangePage",
     "Step",
     "StepResult",
+    "TxnResult",
     "Watch",
     "open_kv_store",
 ]

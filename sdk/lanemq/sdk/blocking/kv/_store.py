@@ -1,119 +1,29 @@
-"""Generated from lanemq.sdk.kv by sdk/tools/generate_faces.py."""
+"""Generated from lanemq.sdk.kv._store by sdk/tools/generate_faces.py."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import Literal, final
 
-from lanemq.wire.kv import Change, Entry, LoadedEntry, NamespaceStatus, Page, Step
+from lanemq.wire.kv import Entry, LoadedEntry, NamespaceStatus, Page, Step
 
-from ...kv import _checkpoint as _core_checkpoint
-from ...kv import _lock as _core_lock
-from ...kv import _store as _core_store
-from ...kv import _watch as _core_watch
+from ...kv import _store as _core
 from ...kv._results import BatchResult, CasResult
+from ...kv.requests._namespaces import NamespaceInfo
 from .._bridge import Bridge
+from ._held import Checkpoint, Watch
+from ._leases import KeyLeases
+from ._ranges import KeyRanges
+from ._transactions import KeyTransactions
 
 
 @final
-class Checkpoint:
-    """A value under ``checkpoint/NAME``, saved by one worker at a time. Made by ``checkpoint``.
-
-    A worker that was replaced, and does not know it, cannot overwrite what its successor saved.
-    """
-
-    def __init__(self, core: _core_checkpoint.Checkpoint, bridge: Bridge) -> None:
-        self._core = core
-        self._bridge = bridge
-        self.name: str = core.name
-        """Its name."""
-
-    def load(self) -> bytes | None:
-        """Return the value that was saved last; None before the first.
-
-        A namespace that is missing is made first, since it may be another broker's that is down:
-        what cannot be read is not nothing. Raises as ``KeyValueStore.put``.
-        """
-        return self._bridge.call(self._core.load)
-
-    def save(self, value: bytes) -> None:
-        """Replace the value that this worker loaded or saved last; without either, load first.
-
-        Raises ``CheckpointMoved`` where somebody else saved meanwhile, and as
-        ``KeyValueStore.put``.
-        """
-        self._bridge.call(self._core.save, value)
-
-
-@final
-class Lock:
-    """A lock that is held, as far as its holder can know. Made by ``lock`` and ``leader``."""
-
-    def __init__(self, core: _core_lock.Lock, bridge: Bridge) -> None:
-        self._core = core
-        self._bridge = bridge
-        self.key: bytes = core.key
-        """The key of the entry that is the lock."""
-        self.fencing: int = core.fencing
-        """A number that goes with the lock: every later holder has a higher one.
-
-        In a namespace of one partition, so has every later holder of any lock there. Whoever is
-        asked on behalf of the lock can refuse a lower number than the highest seen.
-        """
-        self.check: Step = core.check
-        """A condition for a batch: its other steps are done only while the lock is held.
-
-        In a namespace of several partitions, their keys have to be in that of the lock.
-        """
-
-    @property
-    def is_held(self) -> bool:
-        """True while it is held: it was renewed in time, and nobody removed it."""
-        return self._core.is_held
-
-
-@final
-class Watch:
-    """The changes under a prefix, from a position on; none is left out. Made by ``watch``.
-
-    It waits for changes with a request at a time to each partition, goes on after a broker was
-    away, and costs nothing while nobody reads it. ``for`` gives one change after another,
-    without an end; those of a partition are in its order.
-    """
-
-    def __init__(self, core: _core_watch.Watch, bridge: Bridge) -> None:
-        self._core = core
-        self._bridge = bridge
-
-    @property
-    def position(self) -> int | tuple[int, ...] | None:
-        """The position to go on from, for another ``watch``; None before the first change.
-
-        Of a change of a batch it is that of the whole batch, whose other changes come again. Of
-        several partitions it has the position of each.
-        """
-        return self._core.position
-
-    def __iter__(self) -> "Watch":
-        return self
-
-    def __next__(self) -> Change:
-        """Return the next change, as soon as there is one.
-
-        Raises ``KvCompacted`` where it is not known any more, ``KvRejected`` where it was not
-        given a position for each partition, and as ``KeyValueStore.get``.
-        """
-        return self._bridge.take(self._core._give_back, self._core.__anext__)
-
-
-@final
-class KeyValueStore:
+class KeyValueStore(KeyTransactions, KeyRanges, KeyLeases):
     """Keys and values of one namespace, at brokers of lanemq. Made by ``open_kv_store``.
 
     Any number of threads may use it at once. A call is tried again while the broker is away or
     busy, for ``timeout_s``; a write is done once all the same.
     """
 
-    def __init__(self, core: _core_store.KeyValueStore, bridge: Bridge) -> None:
+    def __init__(self, core: _core.KeyValueStore, bridge: Bridge) -> None:
         self._core = core
         self._bridge = bridge
         self.namespace: str = core.namespace
@@ -137,19 +47,40 @@ class KeyValueStore:
         """
         self._bridge.call(self._core.create, partitions, brokers)
 
+    def delete_namespace(self) -> None:
+        """Delete the namespace with everything in it, for good.
+
+        Its entries, locks and positions are gone, and its watches end with ``NoNamespace``. The
+        name can be used again: by ``create``, or by a write where a first write creates it. After
+        an error some partitions may be deleted: the same call deletes the others. Raises
+        ``NoNamespace`` if there is none, and as ``put``.
+        """
+        self._bridge.call(self._core.delete_namespace)
+
+    def namespaces(self) -> list[NamespaceInfo]:
+        """Return all namespaces of the cluster with their brokers, as name servers remember them.
+
+        One that is there twice by an error has two places. Raises as ``put``, where no name
+        server answers.
+        """
+        return self._bridge.call(self._core.namespaces)
+
     def partition_of(self, key: bytes) -> int:
         """Return the number of the partition that a key is in. Raises as ``get``."""
         return self._bridge.call(self._core.partition_of, key)
 
-    def put(self, key: bytes, value: bytes, *, ttl_s: float | None = None) -> int:
-        """Put a value, which is gone after ``ttl_s`` seconds, or stays; returns its version.
+    def put(
+        self, key: bytes, value: bytes, *, ttl_s: float | None = None, lease: int | None = None
+    ) -> int:
+        """Put a value; returns its version. It is gone after ``ttl_s`` seconds, or with the lease
+        of that number, or stays.
 
-        Raises ``KvRejected`` for what breaks a limit, ``KvNotSupported``, ``KvStateLost``,
-        ``NoNamespace`` where it is missing and is not made (see ``create``), and after
-        ``timeout_s`` ``BrokerUnreachable``, ``RequestTimedOut`` or ``RefusedByBroker``:
-        then it may have been done, or be done later.
+        Raises ``NoLease`` for a lease that is not there, ``KvRejected`` for what breaks a limit,
+        ``KvNotSupported``, ``KvStateLost``, ``NoNamespace`` where it is missing and is not made
+        (see ``create``), and after ``timeout_s`` ``BrokerUnreachable``, ``RequestTimedOut`` or
+        ``RefusedByBroker``: then it may have been done, or be done later.
         """
-        return self._bridge.call(self._core.put, key, value, ttl_s=ttl_s)
+        return self._bridge.call(self._core.put, key, value, ttl_s=ttl_s, lease=lease)
 
     def get(
         self, key: bytes, *, consistency: Literal["linearizable", "local"] = "linearizable"
@@ -172,6 +103,7 @@ class KeyValueStore:
         version: int | None = None,
         expected: bytes | None = None,
         ttl_s: float | None = None,
+        lease: int | None = None,
     ) -> CasResult:
         """Put a value (None deletes) if the entry has a version, or a value.
 
@@ -179,7 +111,13 @@ class KeyValueStore:
         given. Raises as ``put``.
         """
         return self._bridge.call(
-            self._core.compare_and_set, key, value, version=version, expected=expected, ttl_s=ttl_s
+            self._core.compare_and_set,
+            key,
+            value,
+            version=version,
+            expected=expected,
+            ttl_s=ttl_s,
+            lease=lease,
         )
 
     def multi_get(self, keys: Sequence[bytes]) -> list[Entry | None]:
@@ -239,7 +177,8 @@ class KeyValueStore:
     def load(self, entries: Sequence[LoadedEntry]) -> None:
         """Take over entries as they are, versions and times included. Raises as ``put``.
 
-        Those of one partition are taken over together, or not at all.
+        Those of one partition are taken over together, or not at all; they are 8,192 at most, and
+        4 MiB.
         """
         self._bridge.call(self._core.load, entries)
 
@@ -250,41 +189,37 @@ class KeyValueStore:
         """
         self._bridge.call(self._core.clear)
 
-    def watch(self, prefix: bytes = b"", *, position: int | Sequence[int] | None = None) -> Watch:
-        """Return the changes under ``prefix``: from ``position`` on, or from now.
+    def watch(
+        self,
+        prefix: bytes = b"",
+        *,
+        key: bytes | None = None,
+        position: int | Sequence[int] | None = None,
+        previous: bool = False,
+        progress_s: float | None = None,
+    ) -> Watch:
+        """Return the changes under ``prefix``, or of one ``key``: from ``position`` on, or from
+        now.
+
+        With ``previous`` each change has the entry before it. With ``progress_s`` there is one of
+        kind ``ChangeKind.PROGRESS`` after so many seconds without any: all changes before its
+        position have come. These three need a broker of this version (``KvNotSupported``).
 
         Of several partitions there is a position for each, as ``page.positions`` and
         ``Watch.position`` have them; the changes of each partition come in its order.
         """
-        return Watch(self._bridge.run(self._core.watch, prefix, position=position), self._bridge)
+        return Watch(
+            self._bridge.run(
+                self._core.watch,
+                prefix,
+                key=key,
+                position=position,
+                previous=previous,
+                progress_s=progress_s,
+            ),
+            self._bridge,
+        )
 
     def checkpoint(self, name: str) -> Checkpoint:
         """Return the checkpoint of a name."""
         return Checkpoint(self._bridge.run(self._core.checkpoint, name), self._bridge)
-
-    def lock(
-        self, key: bytes, *, ttl_s: float = 15.0, wait_s: float | None = None
-    ) -> AbstractContextManager[Lock]:
-        """Hold a lock for the length of a block, for as long as this process lives.
-
-        It is renewed by itself. Whoever dies without giving it up keeps it for ``ttl_s``
-        seconds more. It is waited for until ``wait_s`` is over; None is for ever. One attempt is
-        always made, and takes as long as a request may: 0 is that one alone.
-
-        Raises ``LockNotAcquired``, as ``put`` if no attempt was answered, and ``LockLost`` at the
-        end of the block if it was not held all the time: ask ``lock.is_held`` before what only the
-        holder may do, and hand on ``lock.fencing`` to whom it is done to, or ``lock.check`` in a
-        ``batch``.
-        """
-        return self._bridge.open(Lock, self._core.lock, key, ttl_s=ttl_s, wait_s=wait_s)
-
-    def leader(
-        self, name: str, *, ttl_s: float = 15.0, wait_s: float | None = None, owner: bytes = b""
-    ) -> AbstractContextManager[Lock]:
-        """Hold the leadership of ``name`` for the length of a block: the lock ``leader/NAME``.
-
-        Others see ``owner`` in the value of that key. See ``lock``.
-        """
-        return self._bridge.open(
-            Lock, self._core.leader, name, ttl_s=ttl_s, wait_s=wait_s, owner=owner
-        )

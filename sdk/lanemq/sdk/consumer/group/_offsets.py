@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol, final
 
 import trio
 
+from lanemq.local import create_temporary, make_directories
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.bodies import MessageQueue, MessageQueueOffsets
 
@@ -287,9 +288,10 @@ class LocalOffsets:
             self._persisted = merged
 
     def _write(self, offsets: dict[MessageQueue, int]) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(self._path.parent)
         fresh = self._path.with_name(self._path.name + ".tmp")
-        fresh.write_bytes(MessageQueueOffsets(offsets).encode())
+        with create_temporary(fresh) as file:
+            file.write(MessageQueueOffsets(offsets).encode())
         if self._path.exists():
             os.replace(self._path, self._backup)
         os.replace(fresh, self._path)

@@ -9,7 +9,7 @@ from lanemq.wire.message import StageRecord
 
 STRATEGIES_COUNT: Final = 1
 """The stage offset of a queue's own record while the records of strategies count. A tool that
-resets the group writes 0: then all strategies begin anew."""
+resets the group writes 0: then all strategies begin again."""
 
 
 @final

@@ -114,7 +114,7 @@ class StageProgress:
     ) -> QueueProgress:
         """Return the progress of each strategy, and note in ``saved`` what it was made of.
 
-        Where somebody began anew with the queue, what is kept of its strategies does not count.
+        Where somebody began again with the queue, what is kept of its strategies does not count.
         """
         if not self._strategies or whole.stage_offset != STRATEGIES_COUNT:
             return QueueProgress(whole, self._begin(queue, whole.queue_offset).strategies)

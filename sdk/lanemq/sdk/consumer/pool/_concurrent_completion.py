@@ -9,12 +9,13 @@ from typing import Final, TypeAlias, final
 
 import trio
 
+from ..._errors import LanemqError
 from ..._messages import Outcome, ReceivedMessage, Retry
 from ..._options import PushOptions
 from ...listeners._ordered_listeners import AbandonMessage
 from ...observe._log import get_logger
 from .._consumer_core import ConsumerCore
-from ..group._send_back import SendBack
+from ..group._send_back import SendBack, is_final
 from ..pulls._held_queue import HeldQueue
 from ._concurrent_scheduler import ConcurrentScheduler
 from ._queue_consumer import Messages, QueueConsumer
@@ -24,6 +25,7 @@ LOGGER = get_logger("lanemq.sdk.listener")
 # Neither a send-back nor a copy worked: the listener gets the messages again after this.
 LOCAL_RETRY_S: Final = 5.0
 
+Send: TypeAlias = Callable[[ReceivedMessage], Awaitable[LanemqError | None]]
 ConcurrentConsumer: TypeAlias = QueueConsumer[ConcurrentScheduler[ReceivedMessage]]
 
 
@@ -49,6 +51,7 @@ class ConcurrentCompletion:
             core.client, core.calls, core.group, max_reconsume_times=max_reconsume_times
         )
         self._submit = submit
+        self._times_max = max_reconsume_times
 
     def complete(
         self, consumer: ConcurrentConsumer, batch: Messages, outcome: object, *, timed_out: bool
@@ -93,11 +96,14 @@ class ConcurrentCompletion:
             level = outcome.delay_level or level
             if outcome.suspend_s is not None:
                 LOGGER.error("Retry.suspend_s is for listeners with an order: %r", outcome)
-        send: Callable[[ReceivedMessage], Awaitable[bool]] = partial(
-            self._send_back.send, delay_level=level
-        )
+        send: Send = partial(self._send_back.send, delay_level=level)
         if isinstance(outcome, AbandonMessage):
+            abandoned = outcome.of(messages)
+            rest = [message for message in messages if message not in abandoned]
+            messages = abandoned
             LOGGER.warning("the listener abandoned %s: %s", messages, outcome)
+            if rest:
+                self._submit(held, rest)
             send = self._send_back.dead_letter
         elif not isinstance(outcome, Retry | Outcome):
             LOGGER.error("%r is not an Outcome; treated as RETRY", outcome)
@@ -105,14 +111,47 @@ class ConcurrentCompletion:
             LOGGER.warning("a broadcasting group delivers nothing again; dropped: %s", messages)
             self._acknowledge(held, messages)
             return
-        kept = [message for message in messages if not await send(message)]
+        await self._send_all(held, messages, send)
+
+    async def _send_all(
+        self, held: HeldQueue, messages: Sequence[ReceivedMessage], send: Send
+    ) -> None:
+        """Send messages back; what no broker takes comes again here, and is counted here."""
+        again: list[ReceivedMessage] = []
+        over: list[ReceivedMessage] = []
+        for message in messages:
+            error = await send(message)
+            if error is None:
+                continue
+            if message.reconsume_times < self._times_max:
+                message.retries_in_place += 1
+                again.append(message)
+            elif not is_final(error):
+                over.append(message)
+            else:
+                LOGGER.error(
+                    "%s is given up after %d deliveries: no broker takes it back or into the dead"
+                    " letters: %s",
+                    message,
+                    message.reconsume_times + 1,
+                    error,
+                )
         if held.dropped:
             return
-        self._acknowledge(held, [message for message in messages if message not in kept])
+        kept = {id(message) for message in (*again, *over)}
+        self._acknowledge(held, [message for message in messages if id(message) not in kept])
         if kept:
-            self._core.nursery.start_soon(self._submit_later, held, kept)
+            self._core.nursery.start_soon(self._again_later, held, again, over)
 
-    async def _submit_later(self, held: HeldQueue, messages: list[ReceivedMessage]) -> None:
+    async def _again_later(
+        self, held: HeldQueue, again: list[ReceivedMessage], over: list[ReceivedMessage]
+    ) -> None:
+        """Hand messages to the listener once more; those whose times are ``over`` are only sent
+        to the dead letters again."""
         await trio.sleep(LOCAL_RETRY_S)
-        if not held.dropped:
-            self._submit(held, messages)
+        if held.dropped:
+            return
+        if again:
+            self._submit(held, again)
+        if over:
+            await self._send_all(held, over, self._send_back.dead_letter)

@@ -38,6 +38,11 @@ class ConcurrentScheduler(Generic[M]):
         """Hand out the next batch, or None."""
         return self._waiting.popleft() if self._waiting else None
 
+    def take_many(self, count: int) -> list[Batch[M]]:
+        """Hand out the next batches, up to ``count``."""
+        waiting = self._waiting
+        return [waiting.popleft() for _ in range(min(count, len(waiting)))]
+
     @property
     def has_more(self) -> bool:
         """True if something waits."""

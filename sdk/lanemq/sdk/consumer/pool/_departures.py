@@ -8,8 +8,8 @@ from lanemq.wire.bodies import MessageQueue
 from ...observe._log import get_logger
 from .._consumer_core import ConsumerCore
 from ..pulls._held_queue import HeldQueue
+from ._pools import Pool
 from ._queue_consumer import S
-from ._worker_pool import WorkerPool
 
 LOGGER = get_logger("lanemq.sdk.consumer")
 
@@ -31,11 +31,11 @@ class Departures(Generic[S]):
     ) -> None:
         self._core = core
         self._after = after
-        self._pool: WorkerPool[S] | None = None
+        self._pool: Pool | None = None
         self._leaving: dict[MessageQueue, HeldQueue] = {}
         self._wanted: set[MessageQueue] = set()
 
-    def serve(self, pool: WorkerPool[S]) -> None:
+    def serve(self, pool: Pool) -> None:
         """Let ``pool`` finish with the queues that are given up; set once, at the start."""
         self._pool = pool
 

@@ -11,13 +11,16 @@ import trio
 
 from lanemq.wire.bodies import MessageQueue
 
+from ..._errors import LanemqError
 from ..._messages import Outcome, ReceivedMessage, Retry
 from ...listeners._ordered_listeners import (
     AbandonMessage,
+    KeyOrderedListener,
     OrderlyListener,
     StagedConcurrentListener,
 )
 from ...observe._log import get_logger
+from ..group._send_back import is_final
 from ..pulls._held_queue import HeldQueue
 from ._queue_consumer import Messages, OrderedScheduler, QueueConsumer
 
@@ -32,18 +35,19 @@ OrderedQueueConsumer: TypeAlias = QueueConsumer[OrderedScheduler]
 @final
 @dataclass(eq=False, repr=False, kw_only=True, slots=True)
 class OrderedCompletion:
-    """Completes the batches of an orderly or staged listener.
+    """Completes the batches of an orderly, key-ordered or staged listener.
 
     ``commit`` takes what offset is reached, ``save`` makes the record of a queue last at once,
-    and ``dead_letter`` puts a message with the dead letters; both say whether they could.
+    and says whether it could; ``dead_letter`` puts a message with the dead letters, and returns
+    what kept it from there.
     ``finished_late`` is told of messages whose queue was dropped before they were finished.
     """
 
     nursery: trio.Nursery
-    listener: OrderlyListener | StagedConcurrentListener
+    listener: OrderlyListener | KeyOrderedListener | StagedConcurrentListener
     commit: Callable[[MessageQueue, int], None] | None
     save: Callable[[MessageQueue], Awaitable[bool]]
-    dead_letter: Callable[[ReceivedMessage], Awaitable[bool]]
+    dead_letter: Callable[[ReceivedMessage], Awaitable[LanemqError | None]]
     finished_late: Callable[[HeldQueue, Sequence[ReceivedMessage]], None]
 
     def complete(
@@ -59,8 +63,9 @@ class OrderedCompletion:
         elif outcome is None:
             self._finish(consumer, batch)
         elif isinstance(outcome, AbandonMessage):
-            LOGGER.warning("the listener abandoned %s: %s", batch.messages, outcome)
-            self.nursery.start_soon(self._give_up, consumer, batch, batch.messages)
+            abandoned = outcome.of(batch.messages)
+            LOGGER.warning("the listener abandoned %s: %s", abandoned, outcome)
+            self.nursery.start_soon(self._give_up, consumer, batch, abandoned)
         elif isinstance(outcome, Retry):
             self._retry(consumer, batch, outcome)
         else:
@@ -150,7 +155,17 @@ class OrderedCompletion:
         """Put ``messages`` with the dead letters, however long that takes; go on with the rest."""
         for message in messages:
             while not consumer.held.dropped:
-                if await self.dead_letter(message):
+                error = await self.dead_letter(message)
+                if error is None:
+                    break
+                if is_final(error):
+                    LOGGER.error(
+                        "%s is given up after %d deliveries: no broker takes it into the dead"
+                        " letters: %s",
+                        message,
+                        message.reconsume_times + 1,
+                        error,
+                    )
                     break
                 await trio.sleep(self.listener.suspend_s)
         if consumer.held.dropped:

@@ -10,7 +10,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar, final
 import trio
 
 from ..._messages import ReceivedMessage
-from ...listeners._listener_context import Stage
+from ...listeners._listener_context import ListenerContext, Stage
 from ...observe._consume_stats import TopicStats
 from ..ordered._queue_locks import Lease
 from ..pulls._held_queue import HeldQueue
@@ -116,6 +116,16 @@ class QueueConsumer(Generic[S]):
         while consumer.successor is not None:
             consumer = consumer.successor
         return consumer
+
+
+def context_of(group: str, consumer: QueueConsumer[S], batch: Messages) -> ListenerContext:
+    """Return the context of a call of the listener with ``batch``."""
+    return ListenerContext(
+        group,
+        batch.messages[0].queue,
+        1 + max(message.reconsume_times for message in batch.messages),
+        consumer.scheduler.stage(batch),
+    )
 
 
 class Completion(Protocol[S]):

@@ -48,8 +48,11 @@ class BatchState(Enum):
 RUNNING, GONE = BatchState.RUNNING, BatchState.GONE  # looked up for every message
 
 
-class Batch(msgspec.Struct, Generic[M], eq=False):
-    """Messages handed out together; neighbours in their queue, and all of one stage."""
+class Batch(msgspec.Struct, Generic[M], eq=False, gc=False):
+    """Messages handed out together; neighbours in their queue, and all of one stage.
+
+    None is part of a cycle: the collector need not look.
+    """
 
     messages: tuple[M, ...]
     first_number: int

@@ -10,11 +10,9 @@ from ..._messages import Outcome, ReceivedMessage
 from ...listeners._listener import Handle
 from ...listeners._ordered_listeners import AbandonMessage
 from ...observe._consume_stats import TopicStats
-from ...observe._log import get_logger
 from ..pulls._held_queue import HeldQueue
+from ._failures import log_failure, reason_of
 from ._queue_consumer import Messages, QueueConsumer, S
-
-LOGGER = get_logger("lanemq.sdk.listener")
 
 
 @final
@@ -55,14 +53,23 @@ class Worker(Generic[S]):
         held.last_consume_ms = clock_ms()
         self.outcome = Outcome.RETRY  # the outcome after a cancellation
         self.since_s = started_s = now_s
+        failure: BaseException | None = None
         try:
             outcome = await handle(messages)
             self.outcome = None if outcome is Outcome.SUCCESS else outcome
         except AbandonMessage as error:
-            self.outcome = error
-        except Exception:  # the application's own; Cancelled is not an Exception
-            LOGGER.exception("the listener failed on %s, which comes again", messages)
+            self.outcome = failure = error
+        except Exception as error:  # the application's own
+            failure = error
+            log_failure(messages, error)
+        except trio.Cancelled as error:
+            failure = error
+            raise
         finally:
+            if self.outcome is not None:
+                reason = reason_of(self.outcome, failure)
+                for message in messages:
+                    message.failure = reason
             self.since_s = inf
             now_s = trio.current_time()
             stats.consumed(now_s, len(messages), now_s - started_s, ok=self.outcome is None)

@@ -5,7 +5,6 @@ the scheduler of their queue, what becomes of them afterwards by a completion po
 Source: RocketMQ 4.9.8, ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import Generic, final
@@ -16,12 +15,13 @@ from lanemq.wire.bodies import MessageQueue
 
 from ..._messages import ReceivedMessage
 from ...listeners._listener import Handle
-from ...listeners._listener_context import ListenerContext, takes_context
+from ...listeners._listener_context import takes_context
 from ...observe._consume_stats import TopicStats
 from ...observe._log import get_logger
 from ..ordered._queue_locks import Lease
 from ..pulls._held_queue import HeldQueue
-from ._queue_consumer import Completion, Messages, QueueConsumer, S
+from ._queue_consumer import Completion, Messages, QueueConsumer, S, context_of
+from ._turns import Turns
 from ._worker import Worker
 
 LOGGER = get_logger("lanemq.sdk.listener")
@@ -61,16 +61,14 @@ class WorkerPool(Generic[S]):
         self._group = group  # as listeners are told it
         self._with_context = takes_context(handle)
         self._completion = completion
-        self._schedule = schedule
-        self._lease = lease
-        self._stats = stats
+        self._turns = Turns(
+            completion, schedule=schedule, lease=lease, stats=stats, on_wake=self._wake
+        )
         self._clock_ms = clock_ms
         self._timeout_s = timeout_s
         self.concurrency = concurrency
         """Most listeners that run at once; ``resize`` changes it."""
         self.workers: list[Worker[S]] = []
-        self._consumers: dict[MessageQueue, QueueConsumer[S]] = {}
-        self._turns: deque[QueueConsumer[S]] = deque()  # that have something to hand out
         self._woken = False  # one of the workers has yet to look at what waits
         self._closing = False
         self._active = 0  # workers that are not parked
@@ -84,47 +82,20 @@ class WorkerPool(Generic[S]):
 
         Once the pool closes nothing has a turn: what a last pull brings then comes again.
         """
-        consumer = self._consumer(held)
-        finished = consumer.scheduler.put(messages, held.messages.next_offset)
-        if finished:
-            held.release(finished)
-        self._wake(consumer)
+        self._turns.put(held, messages)
+        self._wake_worker()
 
     def passed(self, held: HeldQueue) -> None:
         """Note that a pull found nothing for the listener, but the next offset may have moved."""
-        if not held.dropped:
-            self._consumer(held).scheduler.skip_to(held.messages.next_offset)
-            self._completion.nothing_found(held)
-
-    def _consumer(self, held: HeldQueue) -> QueueConsumer[S]:
-        queue = held.queue
-        known = self._consumers.get(queue)
-        if known is not None and known.held is held:
-            return known
-        consumer = self._consumers[queue] = QueueConsumer(
-            held=held,
-            scheduler=self._schedule(held),
-            lease=self._lease(queue),
-            stats=self._stats(queue.topic),
-            on_wake=self._wake,
-            predecessor=known,
-        )
-        return consumer
+        self._turns.passed(held)
 
     # Lives of queues
 
     async def retire(self, held: HeldQueue) -> None:
         """Hand out nothing of ``held`` any more; return when its listeners have returned."""
-        consumer = self._consumers.get(held.queue)
-        if consumer is None or consumer.held is not held:
-            return  # it never had a message
-        consumer.retired = True
-        while consumer.running:
-            consumer.idle = trio.Event()
-            await consumer.idle.wait()
-        # Nothing needs it any more, unless it waits for calls of an earlier time that it was held.
-        if not consumer.predecessors_running and self._consumers.get(held.queue) is consumer:
-            del self._consumers[held.queue]
+        consumer = self._turns.begin_to_retire(held)
+        if consumer is not None:
+            await self._turns.retired(consumer)
 
     def cancel(self, held: HeldQueue) -> None:
         """Cancel the listeners that run for a queue that was lost."""
@@ -133,47 +104,15 @@ class WorkerPool(Generic[S]):
             if worker.job is not None and worker.job[0].held is held and worker.since_s != inf:
                 worker.cancel()
 
-    # Turns
-
-    def _enqueue(self, consumer: QueueConsumer[S]) -> None:
-        """Put ``consumer`` where the next free worker finds it."""
-        if not (consumer.queued or consumer.retired or consumer.held.messages.dropped):
-            consumer.queued = True
-            self._turns.append(consumer)
-
     def _wake(self, consumer: QueueConsumer[S]) -> None:
-        self._enqueue(consumer)
+        self._turns.enqueue(consumer)
         self._wake_worker()
-
-    def _next(self, now_s: float) -> tuple[QueueConsumer[S], Messages] | None:
-        """Return the next batch that may run, of the queues in turn."""
-        turns = self._turns
-        while turns:
-            consumer = turns[0]
-            scheduler, lease = consumer.scheduler, consumer.lease
-            batch = None
-            if consumer.held.messages.dropped:
-                scheduler.discard()
-            elif (lease is None or now_s < lease.until_s) and not (
-                consumer.predecessors_running or consumer.retired
-            ):
-                batch = scheduler.take()
-                if batch is not None and scheduler.has_more:
-                    if len(turns) > 1:
-                        turns.rotate(-1)
-                    return consumer, batch
-                self._completion.nothing_to_take(consumer)
-            turns.popleft()
-            consumer.queued = False
-            if batch is not None:
-                return consumer, batch
-        return None
 
     # Workers
 
     def _wake_worker(self) -> None:
         """Wake or start one more worker while something waits, as far as ``concurrency`` allows."""
-        if self._woken or self._closing or not self._turns:
+        if self._woken or self._closing or not self._turns.waiting:
             return
         if self._parked:
             self._woken = True
@@ -223,7 +162,7 @@ class WorkerPool(Generic[S]):
                 work = self._completion.complete(consumer, batch, outcome, timed_out=True)
                 if work is not None:
                     await work
-                self._call_ended(consumer)
+                self._turns.ended(consumer)
         self.workers.remove(worker)
         self._leave()
         self._wake_worker()  # if this worker was woken, or enqueued something, no other will look
@@ -231,14 +170,14 @@ class WorkerPool(Generic[S]):
     async def _run_batches(self, worker: Worker[S]) -> None:
         """Call the listener until the pool closes, or until a call was cancelled."""
         handle, clock_ms, complete = self._handle, self._clock_ms, self._completion.complete
-        turn = 0
+        waiting, turn = self._turns.waiting, 0
         now_s = trio.current_time()
         while self._stays():
-            job = worker.job = self._next(now_s)
+            job = worker.job = self._turns.next(now_s)
             if job is None:
                 now_s = await self._park()
                 continue
-            if self._turns and not self._woken:
+            if waiting and not self._woken:
                 self._wake_worker()
             consumer, batch = job
             consumer.running += 1
@@ -256,7 +195,7 @@ class WorkerPool(Generic[S]):
             if work is not None:
                 await work
                 now_s = trio.current_time()
-            self._call_ended(consumer)
+            self._turns.ended(consumer)
             turn += 1
             if turn % BATCHES_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
@@ -264,35 +203,20 @@ class WorkerPool(Generic[S]):
 
     def _in_context(self, consumer: QueueConsumer[S], batch: Messages) -> Handle:
         """Return the listener, given a context for ``batch``."""
-        context = ListenerContext(
-            self._group,
-            batch.messages[0].queue,
-            1 + max(message.reconsume_times for message in batch.messages),
-            consumer.scheduler.stage(batch),
-        )
+        context = context_of(self._group, consumer, batch)
         return lambda messages: self._handle(messages, context)
-
-    def _call_ended(self, consumer: QueueConsumer[S]) -> None:
-        """Count a call less, and look again at a queue where more may run now than before."""
-        consumer.running -= 1
-        if consumer.idle is not None and not consumer.running:
-            consumer.idle.set()
-        if consumer.exclusive:
-            current = consumer.current
-            if current is not consumer:
-                current.predecessors_running -= 1
-            if not current.queued:
-                self._enqueue(current)  # the worker that calls this looks next
 
     async def watch(self) -> None:
         """Cancel listeners that take too long; runs until cancelled."""
         while True:
-            oldest_s = min((worker.since_s for worker in self.workers), default=inf)
+            # One that was cancelled is not looked at again: it may take its time to end.
+            running = [worker for worker in self.workers if not worker.cancelled]
+            oldest_s = min((worker.since_s for worker in running), default=inf)
             # A listener that starts after this look cannot be late before the next.
             await trio.sleep_until(min(oldest_s, trio.current_time()) + self._timeout_s)
             now_s = trio.current_time()
             for worker in self.workers:
-                if now_s - worker.since_s >= self._timeout_s:
+                if not worker.cancelled and now_s - worker.since_s >= self._timeout_s:
                     LOGGER.warning("the listener took too long on %s", worker.job and worker.job[1])
                     worker.cancel()
 

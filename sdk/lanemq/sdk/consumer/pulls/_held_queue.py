@@ -1,6 +1,6 @@
 """A queue that this consumer reads at the moment."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import final
 
 import trio
@@ -28,6 +28,8 @@ class HeldQueue:
         self.scope = trio.CancelScope()
         self.broker_id = MASTER_ID  # where the broker wants the next pull
         self.failing = False  # the last pull failed; the next failure is not news
+        self.is_full: Callable[[], bool] | None = None
+        """Says that nothing more is to be pulled until something is released; None: never."""
         self.last_pull_ms = 0
         self.last_consume_ms = 0
         self._released: trio.Event | None = None

@@ -80,6 +80,12 @@ class ProcessQueue(Generic[M]):
         first = self._first()
         return self.next_offset if first is None else first
 
+    @property
+    def first(self) -> M | None:
+        """The held message with the lowest offset; None if there is none."""
+        offset = self._first()
+        return None if offset is None else self._held[offset]
+
     def _first(self) -> int | None:
         order, held = self._order, self._held
         while order and order[0] not in held:

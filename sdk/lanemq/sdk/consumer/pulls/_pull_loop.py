@@ -14,6 +14,7 @@ from lanemq.wire import ResponseCode
 from lanemq.wire.bodies import SubscriptionData
 from lanemq.wire.message import get_property
 
+from ..._codecs import as_codec
 from ..._errors import LanemqError, RefusedByBroker
 from ..._messages import ReceivedMessage
 from ..._namespace import queue_out
@@ -31,7 +32,7 @@ LOGGER = get_logger("lanemq.sdk.pull")
 
 Deliver = Callable[[HeldQueue, list[ReceivedMessage]], None]
 """Takes messages that a pull found and that were not held before."""
-Progress = Callable[[HeldQueue], None]
+OnNothingFound = Callable[[HeldQueue], None]
 """Called when a pull found nothing to deliver: the next offset may have moved."""
 Correct = Callable[[HeldQueue, int], None]
 """Called with the offset to continue at, after an offset that the broker does not have."""
@@ -69,7 +70,7 @@ class PullLoop:
     commit_in_passing: bool
     """Tell the broker the group's progress in each pull."""
     deliver: Deliver
-    progress: Progress
+    progress: OnNothingFound
     correct: Correct
     stats: Callable[[str], TopicStats]
     pauses: Pauses
@@ -85,6 +86,8 @@ class PullLoop:
                 await self.pauses.wait(held.queue)
                 queues = self.queues_held(held.queue.topic) if limits.by_topic else 1
                 reason = limits.exceeded_by(held.messages, queues)
+                if reason is None and held.is_full is not None and held.is_full():
+                    reason = "too many messages lie above the first unsettled one"
                 if reason is not None:
                     LOGGER.debug("%s: not pulling: %s", held.queue, reason)
                     await held.wait_released()
@@ -146,6 +149,10 @@ class PullLoop:
                 received = [ReceivedMessage(m, shown, namespace, origin, shift) for m in stored]
             else:
                 received = [ReceivedMessage(m, queue) for m in stored]
+            codec = as_codec(self.options.codec)
+            if codec is not None:
+                for message in received:
+                    message._codec = codec
             fresh = held.messages.put(received, next_offset)
             if fresh:
                 self.deliver(held, fresh)

@@ -16,8 +16,8 @@ from ...observe._log import get_logger
 from .._consumer_core import PERSIST_TIMEOUT_S, ConsumerCore
 from ..ordered._queue_locks import Lease, QueueLocks
 from ..pool._departures import Departures
+from ..pool._pools import Pool
 from ..pool._queue_consumer import S
-from ..pool._worker_pool import WorkerPool
 from ..pulls._held_queue import HeldQueue
 
 LOGGER = get_logger("lanemq.sdk.consumer")
@@ -31,12 +31,12 @@ class QueueOwnership(Generic[S]):
         self._core = core
         self._on_lock_loss = on_lock_loss
         self._locks = None if core.broadcasting else QueueLocks(core.client, core.group, self._lost)
-        self._pool: WorkerPool[S] | None = None
+        self._pool: Pool | None = None
         # The locks stay ours as long as listeners run.
         self._departures: Departures[S] = Departures(core, after=self.disclaim)
         core.rebalance.own_with(self)
 
-    def serve(self, pool: WorkerPool[S]) -> None:
+    def serve(self, pool: Pool) -> None:
         """Let ``pool`` finish with the queues that are given up; set once, at the start."""
         self._pool = pool
         self._departures.serve(pool)

@@ -15,6 +15,7 @@ from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import (
     GetMaxOffset,
     GetMinOffset,
+    OffsetResponse,
     PullMessage,
     PullMessageResponse,
     QueryConsumerOffset,
@@ -214,12 +215,14 @@ class QueueCalls:
         code = RequestCode.GET_MIN_OFFSET
         return max(await self._offset(self.reader(queue), code, header.to_fields()), 0)
 
-    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+    async def offset_at(
+        self, queue: MessageQueue, timestamp_ms: int, boundary: str | None = "LOWER"
+    ) -> int:
         """Return an offset next to the first message stored at ``timestamp_ms`` or later.
 
-        4.9 brokers answer the nearest message, which may be one before.
+        4.9 brokers answer the nearest message, which may be one before, whatever ``boundary`` is.
         """
-        header = SearchOffset(queue.topic, queue.queue_id, timestamp_ms, "LOWER")
+        header = SearchOffset(queue.topic, queue.queue_id, timestamp_ms, boundary)
         code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
         return await self._offset(self.reader(queue), code, header.to_fields())
 
@@ -233,7 +236,12 @@ class QueueCalls:
 
     async def pull(self, queue: MessageQueue, offset: int, terms: PullTerms) -> Pulled:
         """Read from ``offset`` on."""
-        return read_pull(*await self.pull_answer(queue, offset, terms))
+        pulled = read_pull(*await self.pull_answer(queue, offset, terms))
+        if pulled.messages and (pulled.shift or pulled.messages[0].queue_id != queue.queue_id):
+            # Of a static topic of 5.x: the broker has the queue under another id.
+            own = MessageQueue(queue.topic, queue.broker_name, pulled.messages[0].queue_id)
+            return msgspec.structs.replace(pulled, origin=own)
+        return pulled
 
     async def pull_answer(
         self, queue: MessageQueue, offset: int, terms: PullTerms
@@ -273,9 +281,9 @@ class QueueCalls:
 
 def _read_offset(answer: Frame, address: str) -> int:
     try:
-        return int(answer.fields["offset"])
-    except (KeyError, ValueError) as error:
-        raise BadAnswer(address, "a question for an offset", repr(error)) from error
+        return OffsetResponse.from_fields(answer.fields).offset
+    except RemoteProtocolError as error:
+        raise BadAnswer(address, "a question for an offset", str(error)) from error
 
 
 def read_pull(answer: Frame, address: str) -> Pulled:
@@ -292,4 +300,5 @@ def read_pull(answer: Frame, address: str) -> Pulled:
         header.max_offset,
         header.suggest_which_broker_id,
         messages,
+        shift=header.offset_delta or 0,
     )

@@ -2,10 +2,13 @@
 
 import click
 
+from ._bench import bench
 from ._files import export_command, import_command
 from ._keys import cas, create, delete, get, put
+from ._leases import lease
 from ._long import lock, watch
-from ._whole import hash_command, scan, status
+from ._ranges import compact, range_command, txn
+from ._whole import hash_command, namespaces, scan, status
 
 __all__ = ["kv"]
 
@@ -15,8 +18,8 @@ def kv() -> None:
     """Keep keys and values at a broker of lanemq.
 
     Keys and values are bytes: as they are typed, or with --hex or --base64. Exit status: 0 done,
-    1 there is no such key, a condition did not hold, or a lock was not free; 2 it could not be
-    done, and one line says why.
+    1 there is no such key or lease, a condition did not hold, or a lock was not free; 2 it could
+    not be done, and one line says why.
     """
 
 
@@ -26,12 +29,18 @@ for _command in (
     put,
     delete,
     cas,
+    txn,
     scan,
+    range_command,
+    compact,
     watch,
     lock,
+    lease,
     export_command,
     import_command,
     hash_command,
     status,
+    namespaces,
+    bench,
 ):
     kv.add_command(_command)

@@ -11,15 +11,22 @@ from typing import Any, Final, NoReturn, final
 import click
 import trio
 
-from lanemq.wire import ProtocolError
+from lanemq.local import print_json, print_line
+from lanemq.local.cli import CommandFailed
+from lanemq.wire import ProtocolError, show_bytes
 from lanemq.wire.kv import DEFAULT_NAMESPACE, Change, ChangeKind, Entry
 
-from ..._errors import LanemqError
-from ...admin.cli.command._access import access_options, take_access
+from ..._errors import InvalidName, LanemqError
+from ...admin.cli.command._access import (
+    NO_NAME_SERVERS,
+    access_options,
+    name_servers_option,
+    take_access,
+    take_name_servers,
+)
 from ...admin.cli.command._seconds import Seconds
-from .._store import open_kv_store
+from .._open import open_kv_store
 
-ENVIRONMENT: Final = "NAMESRV_ADDR"
 EXIT_NO: Final = 1
 EXIT_FAILED: Final = 2
 KINDS: Final = {ChangeKind.PUT: "put", ChangeKind.DELETE: "delete", ChangeKind.EXPIRE: "expire"}
@@ -27,7 +34,7 @@ Body = Callable[..., Awaitable[int]]
 """A command: gets the store and an ``Output``, and returns the exit status."""
 
 
-class Failed(click.ClickException):
+class Failed(CommandFailed):
     """The command failed: one line, and exit status 2."""
 
     exit_code = EXIT_FAILED
@@ -62,13 +69,29 @@ class Output:
             return data.hex().encode()
         return base64.b64encode(data) if self._base64 else data
 
+    def written_key(self, key: bytes) -> bytes:
+        """Write a key so that no two are written alike, and a blank ends each.
+
+        In text a backslash is doubled; a blank, and what cannot be printed, is written as the
+        hexadecimal numbers of its bytes.
+        """
+        if self._hex or self._base64:
+            return self.written(key)
+        return "".join(map(_key_character, key.decode("utf-8", "surrogateescape"))).encode()
+
     def line(self, *parts: bytes) -> None:
-        """Write parts, with a blank between, as a line; nothing with ``--json``."""
+        """Write parts, with a blank between, as a line; nothing with ``--json``.
+
+        Keys and values are shown: what is no text, or would forge a line, is escaped.
+        """
         if not self.json:
-            self.raw(b" ".join(parts) + b"\n")
+            print_line(b" ".join(parts).decode("utf-8", "backslashreplace"), whole=True)
 
     def raw(self, data: bytes) -> None:
-        """Write bytes as they are."""
+        """Write bytes as they are, but on a terminal as they can be shown."""
+        if sys.stdout.isatty():
+            sys.stdout.write("\n".join(show_bytes(part, None) for part in data.split(b"\n")))
+            return
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -76,7 +99,15 @@ class Output:
     def value(self, value: object) -> None:
         """Write a JSON value as a line; nothing without ``--json``. Bytes are in base64."""
         if self.json:
-            click.echo(json.dumps(value, default=_plain))
+            print_json(json.dumps(value, default=_plain))
+
+
+def _key_character(one: str) -> str:
+    if one == "\\":
+        return one * 2
+    if one.isprintable() and one != " ":
+        return one
+    return "".join(f"\\x{byte:02x}" for byte in one.encode("utf-8", "surrogateescape"))
 
 
 def _plain(value: object) -> object:
@@ -130,13 +161,7 @@ def kv_command(name: str, *, own: Collection[str] = ()) -> Callable[[Body], clic
 
 def _shared() -> list[click.Parameter]:
     return [
-        click.Option(
-            ["-n", "--namesrvAddr", "name_servers"],
-            envvar=ENVIRONMENT,
-            show_envvar=True,
-            metavar="HOST:PORT;...",
-            help="Name servers, joined by semicolons.",
-        ),
+        name_servers_option("-n", "--namesrvAddr"),
         click.Option(
             ["--namespace"],
             envvar="LANEMQ_KV_NAMESPACE",
@@ -163,13 +188,16 @@ def _shared() -> list[click.Parameter]:
 
 
 def _run(body: Body, options: dict[str, Any]) -> int:
+    try:
+        name_servers = take_name_servers(options)
+    except InvalidName as error:
+        _fail(str(error))
     access = take_access(options)
-    name_servers = options.pop("name_servers") or ""
     namespace, broker = options.pop("namespace"), options.pop("broker", None)
     timeout_s = options.pop("timeout_s")
     output = Output(**{name: options.pop(name) for name in ("as_hex", "as_base64", "as_json")})
     if not name_servers.replace(";", "").strip():
-        _fail(f"no name server: give -n HOST:PORT or set {ENVIRONMENT}, as 127.0.0.1:9876")
+        _fail(NO_NAME_SERVERS)
 
     async def main() -> int:
         async with open_kv_store(

@@ -10,8 +10,11 @@ from typing import BinaryIO, Final
 import click
 import trio
 
+from lanemq.local import create_temporary, print_line
 from lanemq.wire.kv import (
     LoadedEntry,
+    NamespaceStatus,
+    OpType,
     Page,
     SnapshotHeader,
     SnapshotReader,
@@ -21,14 +24,18 @@ from lanemq.wire.kv import (
 from ..._tasks import gather, open_quiet_nursery
 from .._store import KeyValueStore
 from ..requests._errors import KvStateLost, NoNamespace
+from ..requests._split import write_to_all
 from ._command import Failed, Output, kv_command
+from ._etcd import KEEP, SKIP
+from ._sources import ETCD, open_source
 
 CHUNK_BYTES: Final = 256 << 10
 """Bytes of a load: the broker answers nobody else while it applies one."""
+CHUNK_ENTRIES: Final = 2000
+"""Entries of a load, for the same reason."""
 LOADS_AT_ONCE: Final = 2
 """While the broker applies one the next is made, and under way."""
 NUMBERS_BYTES: Final = 40
-PRIVATE_MODE: Final = 0o600
 
 
 @contextmanager
@@ -49,12 +56,11 @@ def progress_bar(what: str, total: int, *, hidden: bool) -> Iterator[Callable[[i
 @contextmanager
 def new_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
     """Write a file, which is there as a whole at the end of the block, or not at all."""
-    if path.exists() and not force:
+    if os.path.lexists(path) and not force:
         raise Failed(f"{path} is there already; --force replaces it")
     temporary = path.with_name(f"{path.name}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_MODE)
     try:
-        with open(descriptor, "wb") as opened:
+        with create_temporary(temporary) as opened:
             yield opened
             opened.flush()
             os.fsync(opened.fileno())
@@ -69,7 +75,8 @@ def new_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
 async def export_command(store: KeyValueStore, output: Output, *, file: Path, force: bool) -> int:
     """Write a snapshot of the namespace to a file: all entries of one moment, with a checksum.
 
-    Of several partitions one comes after the other, each of one moment.
+    Of several partitions one comes after the other, each of one moment. Entries under a lease are
+    left out: they are there as long as their holder lives.
     """
     parts = await store.statuses()
     entries = sum(one.entries for one in parts)
@@ -185,6 +192,7 @@ def _add(writer: SnapshotWriter, page: Page, advance: Callable[[int], None]) -> 
                 one.expires_ms,
             )
             for one in page.entries
+            if not one.lease  # it is there as long as its holder lives, and a copy has none
         ]
     )
     advance(len(page.entries))
@@ -193,35 +201,65 @@ def _add(writer: SnapshotWriter, page: Page, advance: Callable[[int], None]) -> 
 @kv_command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--replace", is_flag=True, help="Empty the namespace first, also one that was lost.")
-async def import_command(store: KeyValueStore, output: Output, *, file: Path, replace: bool) -> int:
+@click.option(
+    "--from",
+    "of",
+    type=click.Choice([ETCD]),
+    help='FILE is what etcdctl get --prefix "" -w json has printed.',
+)
+@click.option(
+    "--leased",
+    type=click.Choice([SKIP, KEEP]),
+    help="Leave out etcd's keys that belong to a lease, or take them over for good.",
+)
+async def import_command(
+    store: KeyValueStore,
+    output: Output,
+    *,
+    file: Path,
+    replace: bool,
+    of: str | None,
+    leased: str | None,
+) -> int:
     """Take the entries of a snapshot over, with their versions and times, through the log.
 
     The file is read to its end first: one that is damaged changes nothing. The namespace has to
     be empty, unless --replace empties it. It may have another number of partitions than the one
     of the file had: each entry goes to the partition of its key.
     """
-    with file.open("rb") as opened:
-        reader = SnapshotReader(opened.read)
-        count = sum(map(len, reader.blocks()))
+    with open_source(file, of=of, leased=leased) as source:
+        for remark in source.remarks:
+            print_line(f"warning: {remark}", err=True)
         try:
-            is_empty = (await store.status()).entries == 0
-        except (NoNamespace, KvStateLost) as error:
-            if isinstance(error, KvStateLost) and not replace:
+            is_empty = (await sure_status(store)).entries == 0
+        except KvStateLost:
+            if not replace:
                 raise
-            is_empty = isinstance(error, NoNamespace)
+            is_empty = False
         if not is_empty and not replace:
             raise Failed(
                 f"namespace {store.namespace} is not empty; --replace empties it before the import"
             )
-        if not is_empty:
-            await store.clear()
-        opened.seek(0)
-        again = SnapshotReader(opened.read)
-        with progress_bar("importing", count, hidden=output.json) as advance:
-            await load_all(store, again.blocks(), advance)
-    output.value({"entries": count, "checksum": reader.checksum})
-    output.line(f"{count:,} entries imported, checksum {reader.checksum}".encode())
+        await write_to_all(store._calls, OpType.IMPORT)
+        with progress_bar("importing", source.count, hidden=output.json) as advance:
+            await load_all(store, source.blocks(), advance)
+        await write_to_all(store._calls, OpType.IMPORTED)
+    output.value({"entries": source.count, **source.facts})
+    told = [f"{name.replace('_', ' ')} {value}" for name, value in source.facts.items()]
+    output.line(", ".join([f"{source.count:,} entries imported", *told]).encode())
     return 0
+
+
+async def sure_status(store: KeyValueStore) -> NamespaceStatus:
+    """Return the status that the holders of a namespace answer; a missing namespace is created.
+
+    A broker that does not have the namespace says nothing of its content.
+    """
+    try:
+        return await store.status()
+    except NoNamespace:
+        await store.create()
+    return await store.status()
 
 
 async def load_all(
@@ -239,13 +277,13 @@ async def load_all(
 
 
 def chunks(entries: list[LoadedEntry]) -> Iterator[list[LoadedEntry]]:
-    """Divide entries into loads of about ``CHUNK_BYTES``."""
+    """Divide entries into loads of about ``CHUNK_BYTES``, and ``CHUNK_ENTRIES`` at most."""
     chunk: list[LoadedEntry] = []
     size_bytes = 0
     for entry in entries:
         chunk.append(entry)
         size_bytes += len(entry.key) + len(entry.value) + NUMBERS_BYTES
-        if size_bytes >= CHUNK_BYTES:
+        if size_bytes >= CHUNK_BYTES or len(chunk) >= CHUNK_ENTRIES:
             yield chunk
             chunk, size_bytes = [], 0
     if chunk:

@@ -3,16 +3,25 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Final
 
 import click
+from click.core import ParameterSource
 
+from lanemq.local import print_line
 from lanemq.wire import LONG_MAX
-from lanemq.wire.kv import PARTITIONS_MAX
+from lanemq.wire.kv import LEASE_MAX, PARTITIONS_MAX
 
 from ...admin.cli.command._seconds import Seconds
 from .._numbers import TTL_S_MAX
 from .._store import KeyValueStore
 from ._command import EXIT_NO, Output, entry_value, kv_command
+
+LEASE: Final = click.option(
+    "--lease",
+    type=click.IntRange(1, LEASE_MAX),
+    help="Gone with this lease (see: lanemq kv lease).",
+)
 
 
 def value_of(text: str, output: Output) -> bytes:
@@ -33,7 +42,7 @@ async def get(store: KeyValueStore, output: Output, *, key: str, raw: bool, loca
     entry = await store.get(output.bytes_of(key), consistency="local" if local else "linearizable")
     if entry is None:
         output.value(None)
-        click.echo(f"there is no key {key!r} in namespace {store.namespace}", err=True)
+        print_line(f"there is no key {key!r} in namespace {store.namespace}", err=True)
         return EXIT_NO
     output.value(entry_value(entry))
     if not output.json:
@@ -47,11 +56,20 @@ async def get(store: KeyValueStore, output: Output, *, key: str, raw: bool, loca
 @click.option(
     "--ttl", "ttl_s", type=Seconds(most_s=TTL_S_MAX), metavar="SECONDS", help="Gone after so long."
 )
+@LEASE
 async def put(
-    store: KeyValueStore, output: Output, *, key: str, value: str, ttl_s: float | None
+    store: KeyValueStore,
+    output: Output,
+    *,
+    key: str,
+    value: str,
+    ttl_s: float | None,
+    lease: int | None,
 ) -> int:
     """Put a value; VALUE may be - for standard input, or @FILE. Prints the version."""
-    version = await store.put(output.bytes_of(key), value_of(value, output), ttl_s=ttl_s)
+    version = await store.put(
+        output.bytes_of(key), value_of(value, output), ttl_s=ttl_s, lease=lease
+    )
     output.value({"version": version})
     output.line(b"version %d" % version)
     return 0
@@ -86,15 +104,41 @@ async def create(
 
 
 @kv_command("delete")
-@click.argument("key")
-async def delete(store: KeyValueStore, output: Output, *, key: str) -> int:
-    """Delete a key."""
+@click.argument("key", required=False)
+@click.option("--yes", is_flag=True, help="Delete the namespace without a question.")
+async def delete(store: KeyValueStore, output: Output, *, key: str | None, yes: bool) -> int:
+    """Delete a key; without KEY the whole namespace that --namespace names, for good.
+
+    A namespace is deleted after a confirmation, or with --yes; its name can be used again. If one
+    of its partitions cannot be reached, the same command deletes the rest later.
+    """
+    if key is None:
+        return await _delete_namespace(store, output, yes=yes)
     version = await store.delete(output.bytes_of(key))
     output.value({"existed": version > 0, "version": version})
     if not version:
-        click.echo(f"there is no key {key!r} in namespace {store.namespace}", err=True)
+        print_line(f"there is no key {key!r} in namespace {store.namespace}", err=True)
         return EXIT_NO
     output.line(b"deleted version %d" % version)
+    return 0
+
+
+async def _delete_namespace(store: KeyValueStore, output: Output, *, yes: bool) -> int:
+    source = click.get_current_context().get_parameter_source("namespace")
+    if source is not ParameterSource.COMMANDLINE:
+        raise click.UsageError(
+            "give a KEY to delete; or --namespace NAME, to delete that namespace with all its keys"
+        )
+    status = await store.status()
+    if not yes:
+        at = f" at {status.broker}" if status.broker else ""
+        question = (
+            f"Delete namespace {store.namespace}{at} with its {status.entries:,} entries for good?"
+        )
+        click.confirm(question, abort=True, err=True)
+    await store.delete_namespace()
+    output.value({"namespace": store.namespace, "entries": status.entries})
+    output.line(f"namespace {store.namespace} is deleted, with {status.entries:,} entries".encode())
     return 0
 
 
@@ -109,6 +153,7 @@ async def delete(store: KeyValueStore, output: Output, *, key: str) -> int:
 @click.option(
     "--ttl", "ttl_s", type=Seconds(most_s=TTL_S_MAX), metavar="SECONDS", help="Gone after so long."
 )
+@LEASE
 async def cas(
     store: KeyValueStore,
     output: Output,
@@ -119,6 +164,7 @@ async def cas(
     expected: str | None,
     deletes: bool,
     ttl_s: float | None,
+    lease: int | None,
 ) -> int:
     """Put a value, or delete, if the key has a version or a value (compare and set)."""
     if deletes == (value is not None):
@@ -131,11 +177,12 @@ async def cas(
         version=version,
         expected=None if expected is None else output.bytes_of(expected, "value"),
         ttl_s=ttl_s,
+        lease=lease,
     )
     output.value(asdict(result))
     if result.done:
         output.line(b"%s %d" % (b"deleted version" if deletes else b"version", result.version))
         return 0
     there = f"it has version {result.version}" if result.version else "it does not exist"
-    click.echo(f"nothing was done to {key!r}: {there}", err=True)
+    print_line(f"nothing was done to {key!r}: {there}", err=True)
     return EXIT_NO

@@ -9,6 +9,7 @@ from typing import final
 import click
 import trio
 
+from lanemq.local import print_line
 from lanemq.wire import LONG_MAX
 
 from ..._tasks import open_quiet_nursery
@@ -75,7 +76,7 @@ async def watch(
         )
         head = b"%s %s" % (at, KINDS[change.kind].encode())
         value = () if change.value is None else (output.written(change.value),)
-        output.line(head, output.written(change.key), *value)
+        output.line(head, output.written_key(change.key), *value)
         seen += 1
         if seen == count:
             break
@@ -122,7 +123,7 @@ async def lock(
                 async with store.lock(output.bytes_of(key), ttl_s=ttl_s, wait_s=wait_s) as held:
                     await work.run(held)
             except (LockNotAcquired, LockLost) as error:
-                click.echo(str(error), err=True)
+                print_line(str(error), err=True)
                 work.status = EXIT_NO
             nursery.cancel_scope.cancel()
     return work.status

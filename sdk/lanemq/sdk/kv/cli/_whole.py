@@ -8,6 +8,7 @@ from lanemq.wire.kv import NamespaceStatus
 
 from .._store import KeyValueStore
 from .._sums import sum_of
+from ..requests._errors import KvRejected
 from ._command import Output, entry_value, kv_command
 
 PAGE_ENTRIES: Final = 1000
@@ -29,6 +30,9 @@ async def scan(
 ) -> int:
     """Print the entries under a prefix, in the order of bytes: a key and its value in each line.
 
+    In a key a backslash is printed twice, and a blank, or bytes that cannot be printed, as their
+    hexadecimal numbers behind a backslash and an x.
+
     All are of one moment; in a namespace of several partitions those of one --partition are.
     """
     is_one = partition is not None or (await store.status()).partitions == 1
@@ -44,8 +48,8 @@ async def scan(
         )
         for entry in page.entries:
             output.value(entry_value(entry))
-            parts = (entry.key,) if keys_only else (entry.key, entry.value)
-            output.line(*map(output.written, parts))
+            key = output.written_key(entry.key)
+            output.line(key, *(() if keys_only else (output.written(entry.value),)))
         if page.cursor is None or (is_one and page.snapshot is None):
             return 0
         cursor, snapshot = page.cursor, page.snapshot
@@ -62,6 +66,8 @@ async def hash_command(store: KeyValueStore, output: Output) -> int:
     """
     parts = await store.statuses()
     found = sum_of(parts)
+    if not found.state_hash:
+        raise KvRejected("the hash is shown to those who may read all keys of the namespace")
     named: dict[str, object] = {"hash": found.state_hash, "position": found.position}
     if len(parts) > 1:
         named["by_partition"] = [
@@ -77,7 +83,11 @@ async def hash_command(store: KeyValueStore, output: Output) -> int:
 
 @kv_command("status")
 async def status(store: KeyValueStore, output: Output) -> int:
-    """Print the content of the namespace; of several partitions the sums, and each of them."""
+    """Print the content of the namespace; of several partitions the sums, and each of them.
+
+    position is the revision; changes of the history are kept, from revision changes_from on; lag
+    is the number of records that the log has and the state has not.
+    """
     parts = await store.statuses()
     named = _named(sum_of(parts))
     if len(parts) > 1:
@@ -91,12 +101,32 @@ async def status(store: KeyValueStore, output: Output) -> int:
     return 0
 
 
+@kv_command("namespaces")
+async def namespaces(store: KeyValueStore, output: Output) -> int:
+    """Print all namespaces, each with its identity, its partitions, and its brokers.
+
+    Name servers remember the brokers, also while these are away. A name that is there twice has
+    two lines: lanemq kv delete --namespace NAME --broker BROKER deletes one of them.
+    """
+    places = await store.namespaces()
+    for one in places:
+        output.value({name: getattr(one, name) for name in one.__slots__})
+        brokers = [*one.brokers, *(f"{name} (away)" for name in one.away)]
+        identity = one.identity or "-"
+        parts = f"{one.partitions} partition{'s' if one.partitions > 1 else ''}"
+        text = f"{one.namespace} {identity} {parts} at {', '.join(brokers)}"
+        output.line(text.encode())
+    return 0
+
+
 def _named(status: NamespaceStatus) -> dict[str, object]:
-    return {name: getattr(status, name) for name in status.__struct_fields__}
+    named = {name: getattr(status, name) for name in status.__struct_fields__}
+    return {**named, "lag": status.end - status.position}
 
 
 def _table(parts: list[NamespaceStatus]) -> list[str]:
-    rows = [("partition", "broker", "entries", "bytes", "position", "state")]
+    names = ("partition", "broker", "entries", "bytes", "position", "lag", "leases", "state")
+    rows = [names]
     rows += [
         (
             str(one.partition),
@@ -104,6 +134,8 @@ def _table(parts: list[NamespaceStatus]) -> list[str]:
             str(one.entries),
             str(one.entry_bytes),
             str(one.position),
+            str(one.end - one.position),
+            str(one.leases),
             "lost" if one.lost else "open" if one.is_open else "moving",
         )
         for one in parts

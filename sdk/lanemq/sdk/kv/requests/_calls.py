@@ -9,7 +9,7 @@ import trio
 
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.frame import request
-from lanemq.wire.headers import KvGet, KvMultiGet, KvScan, KvStatus, KvWatch, KvWrite
+from lanemq.wire.headers import Header, KvGet, KvStatus, KvWrite
 from lanemq.wire.kv import (
     Entry,
     Moved,
@@ -35,13 +35,14 @@ T = TypeVar("T")
 ATTEMPT_S: Final = 3.0
 TRIED_AGAIN: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
 ANY_CODE: Final = range(1 << 31)
+DENIALS_MAX: Final = 4
+"""Answers that a broker does not have the namespace after which a write looks for it again."""
 
-KvHeader = KvWrite | KvGet | KvMultiGet | KvScan | KvStatus | KvWatch
 Chosen = Callable[[int], int]
 """Number of partitions -> the partition to ask."""
 
 
-class OtherPartitions(Exception):  # noqa: N818 - it is not an error: the call begins anew
+class OtherPartitions(Exception):  # noqa: N818 - it is not an error: the call begins again
     """The namespace has another number of partitions than was assumed."""
 
 
@@ -78,7 +79,13 @@ class KvCalls:
     # Calls of one partition
 
     async def ask(
-        self, key: bytes, code: RequestCode, header: KvHeader, *, wait_s: float = 0.0
+        self,
+        key: bytes,
+        code: RequestCode,
+        header: Header,
+        *,
+        wait_s: float = 0.0,
+        attempts: Attempts | None = None,
     ) -> bytes:
         """Ask the partition of a key until there is an answer; returns its body.
 
@@ -86,7 +93,7 @@ class KvCalls:
         is busy is asked again, until ``timeout_s`` is over; then what was wrong the last time is
         raised.
         """
-        attempts = self.attempts(wait_s)
+        attempts = attempts or self.attempts(wait_s)
 
         async def once(partitions: int) -> bytes:
             partition = partition_of(key, partitions)
@@ -107,9 +114,16 @@ class KvCalls:
         self, chosen: Chosen, op_type: str, body: bytes, *, attempts: Attempts | None = None
     ) -> WriteAnswer:
         """Write to the partition that ``chosen`` says, which may raise ``KvRejected``."""
+        found = await self.write_raw(chosen, op_type, body, attempts=attempts)
+        return decode_answer(found, WriteAnswer)
+
+    async def write_raw(
+        self, chosen: Chosen, op_type: str, body: bytes, *, attempts: Attempts | None = None
+    ) -> bytes:
+        """Write as ``write_chosen``; returns the body of the answer."""
         attempts = attempts or self.attempts()
 
-        async def once(partitions: int) -> WriteAnswer:
+        async def once(partitions: int) -> bytes:
             try:
                 partition = chosen(partitions)
             except KvRejected as error:
@@ -119,17 +133,27 @@ class KvCalls:
         return await self.of_all(once, attempts)
 
     async def sure_entry(self, key: bytes) -> Entry | None:
-        """Return the entry of a key, None where it certainly has none.
+        """Return the entry of a key, None only where the holder of its partition has none.
 
-        A namespace that is missing is made first, since it may be another broker's that is down:
-        what cannot be read is not nothing.
+        Raises as ``surely``.
         """
         header = KvGet(key=encode_key(key), namespace=self.namespace)
+        read = partial(self.ask, key, RequestCode.KV_GET, header)
+        return decode_entry(await self.surely(read))
+
+    async def surely(self, read: Callable[[], Awaitable[T]]) -> T:
+        """Return what ``read`` returns; a missing namespace is created, and then read.
+
+        ``NoNamespace`` says only that the broker which was asked is no holder: the namespace may
+        be at one that is starting. Creation finds that out, and an existing namespace accepts it
+        too. So only a later read tells what is in the namespace. Raises as ``read``, and
+        ``NoNamespace`` if the namespace must not be created.
+        """
         try:
-            return decode_entry(await self.ask(key, RequestCode.KV_GET, header))
+            return await read()
         except NoNamespace:
             await self.create()
-            return None
+        return await read()
 
     async def create(self) -> None:
         """Have the namespace made, if it is missing. Raises ``NoNamespace`` if none may."""
@@ -209,7 +233,7 @@ class KvCalls:
         *,
         attempts: Attempts,
         create_at: str | None = None,
-    ) -> WriteAnswer:
+    ) -> bytes:
         """Write to one of ``partitions``, as ``ask_at``."""
         window = self._windows.get(partition)
         if window is None:
@@ -226,10 +250,9 @@ class KvCalls:
                 waits=window.waits,
             )
             code = RequestCode.KV_WRITE
-            found = await self.ask_at(
+            return await self.ask_at(
                 partition, partitions, code, header, body, attempts=attempts, create_at=create_at
             )
-            return decode_answer(found, WriteAnswer)
         finally:
             window.give_back(sequence)
 
@@ -238,7 +261,7 @@ class KvCalls:
         partition: int,
         partitions: int,
         code: RequestCode,
-        header: KvHeader,
+        header: Header,
         body: bytes = b"",
         *,
         attempts: Attempts,
@@ -249,7 +272,7 @@ class KvCalls:
 
         Raises ``OtherPartitions`` where there is another number of them.
         """
-        holders = self.holders
+        holders, denials = self.holders, 0
         while True:
             if not holders.agree_on(partitions):
                 raise OtherPartitions
@@ -281,6 +304,11 @@ class KvCalls:
                     holders.forget(partition)
                 elif answer.code not in TRIED_AGAIN:
                     if answer.code == ResponseCode.KV_NAMESPACE_NOT_EXIST:
-                        holders.forget(partition)  # another may have it by the next call
+                        holders.denied(partition, at)  # another may have it by the next call
+                        denials += 1
+                        # A name server lists what was deleted for a moment longer.
+                        if isinstance(header, KvWrite) and denials <= DENIALS_MAX:
+                            await attempts.pause(error)
+                            continue
                     raise error
             await attempts.pause(error)

@@ -94,6 +94,11 @@ async def _check_number(calls: KvCalls, route: KvRoute, partitions: int) -> None
     """Raise ``OtherPartitions`` if the namespace exists with another number of partitions."""
     if not route.names:
         return
+    if not _there(route):  # its brokers are away, and name servers remember them
+        if route.partitions != partitions:
+            calls.holders.moved(0, Moved(route.partitions))
+            raise OtherPartitions
+        return
     partition = next((one for one in _there(route) if one < partitions), None)
     if partition is None:
         raise KvRejected(f"namespace {calls.namespace!r} has more than {counted(partitions)}")

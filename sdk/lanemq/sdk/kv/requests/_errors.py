@@ -4,27 +4,39 @@
 LanemqError
  +- KvNotSupported     the broker keeps no keys: Apache's, an older one, or kvEnable=false
  +- NoNamespace        no broker has the namespace, or none that is registered now
+ |   +- NamespaceSplit several brokers have one of that name each
  +- KvRejected         a key, value or number beyond the limits (also a ValueError)
  +- KvCompacted        changes from so long ago are not known any more
  +- KvStateLost        the broker has lost the keys of the namespace
  +- KvWriteForgotten   a write repeated so late that nobody knows whether it was done
+ +- NoLease            a lease that has ended, was never granted, or is another account's
+ +- LeaseLost          a lease could not be kept alive in time, or was revoked by somebody else
  +- LockNotAcquired    somebody else held a lock for all the time that was to be waited
  +- LockLost           a lock could not be renewed in time, or was taken away
  +- CheckpointMoved    somebody else has saved the checkpoint since it was loaded
 """
 
+from collections.abc import Sequence
+from typing import Final
+
 from lanemq.wire import ResponseCode
 from lanemq.wire.frame import Frame
+from lanemq.wire.kv import OF_LEASES
 
 from ..._errors import LanemqError, RefusedByBroker
 
+NO_LEASES: Final = frozenset(f"there is no operation {one!r}" for one in sorted(OF_LEASES))
+"""Remarks of brokers whose keys have no leases."""
+
 
 class KvNotSupported(LanemqError):
-    """A broker does not keep keys and values."""
+    """A broker does not keep keys and values, or is of a version that lacks something of them."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, what: str = "") -> None:
         super().__init__(
-            f"broker {address} keeps no keys and values: that takes a broker of lanemq, with "
+            f"broker {address} has no {what}: that takes a later version of lanemq"
+            if what
+            else f"broker {address} keeps no keys and values: that takes a broker of lanemq, with "
             "kvEnable=true"
         )
         self.address = address
@@ -36,6 +48,22 @@ class NoNamespace(LanemqError):
     def __init__(self, namespace: str, reason: str) -> None:
         super().__init__(f"namespace {namespace!r}: {reason}")
         self.namespace = namespace
+
+
+class NamespaceSplit(NoNamespace):
+    """A namespace that exists more than once, at several brokers, each with its own entries."""
+
+    def __init__(self, namespace: str, places: Sequence[Sequence[str]]) -> None:
+        named = " and ".join(", ".join(brokers) for brokers in places)
+        last = places[-1][0]
+        super().__init__(
+            namespace,
+            f"it exists {len(places)} times, at {named}, each with entries of its own: say which "
+            f"one is meant, with broker=. To have one only, keep what one has with `lanemq kv "
+            f"export --namespace {namespace} --broker {last} FILE`, and delete it with `lanemq kv "
+            f"delete --namespace {namespace} --broker {last}`",
+        )
+        self.brokers = tuple(broker for brokers in places for broker in brokers)
 
 
 class KvRejected(LanemqError, ValueError):
@@ -55,6 +83,26 @@ class KvStateLost(LanemqError):
 
 class KvWriteForgotten(LanemqError):
     """A write was repeated too late; whether it was done is not known any more."""
+
+
+class NoLease(LanemqError):
+    """A lease that is not there: it has ended, or was never granted; or is another account's."""
+
+    def __init__(self, lease: int = 0, remark: str = "") -> None:
+        named = f"lease {lease}" if lease else "the lease"
+        super().__init__(f"{named}: {remark}" if remark else f"{named} is not held any more")
+        self.lease = lease
+
+
+class LeaseLost(LanemqError):
+    """A lease was lost before its block ended: its keys are gone, or will be at any moment."""
+
+    def __init__(self, lease: int) -> None:
+        super().__init__(
+            f"lease {lease} was lost before its block ended: it could not be kept alive in time, "
+            "or somebody revoked it"
+        )
+        self.lease = lease
 
 
 class LockNotAcquired(LanemqError):
@@ -95,6 +143,10 @@ def refusal(answer: Frame, address: str, namespace: str) -> LanemqError:
             return KvNotSupported(address)
         case ResponseCode.KV_NAMESPACE_NOT_EXIST:
             return NoNamespace(namespace, remark)
+        case ResponseCode.KV_LEASE_NOT_EXIST:
+            return NoLease(remark=remark)
+        case ResponseCode.INVALID_PARAMETER if remark in NO_LEASES:
+            return KvNotSupported(address, "leases")
         case ResponseCode.INVALID_PARAMETER:
             return KvRejected(remark)
         case ResponseCode.KV_COMPACTED:

@@ -1,13 +1,13 @@
 """The changes of one partition, asked for with one request at a time."""
 
 from collections import deque
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import msgspec
 
 from lanemq.wire import RequestCode
-from lanemq.wire.headers import KvWatch
-from lanemq.wire.kv import Change, Changes, decode_answer, encode_key
+from lanemq.wire.headers import KvFollow, KvWatch
+from lanemq.wire.kv import Change, ChangeKind, Changes, after_key, decode_answer, encode_key
 
 from ._calls import KvCalls
 
@@ -15,14 +15,55 @@ WAIT_S: Final = 20.0
 
 
 @final
+class Wanted(NamedTuple):
+    """The keys whose changes are wanted, and what else."""
+
+    prefix: bytes
+    key: bytes | None = None
+    previous: bool = False
+    wait_s: float = WAIT_S
+    """Seconds that a request waits at the broker."""
+    progress: bool = False
+    """True if the end of a wait without changes is a change of kind ``PROGRESS``."""
+
+    @property
+    def is_simple(self) -> bool:
+        """True if a broker of an earlier version serves it."""
+        return self.key is None and not self.previous
+
+    def header(self, namespace: str, position: int, index: int) -> KvWatch | KvFollow:
+        """Return the request for the changes from a position on."""
+        wait_ms = int(self.wait_s * 1000)
+        if self.is_simple:
+            return KvWatch(
+                position=position,
+                index=index,
+                prefix=encode_key(self.prefix),
+                namespace=namespace,
+                wait_millis=wait_ms,
+            )
+        begin = self.prefix if self.key is None else self.key
+        end = after_key(self.prefix) if self.key is None else self.key + b"\0"
+        return KvFollow(
+            position=position,
+            index=index,
+            begin=encode_key(begin),
+            end=None if end is None else encode_key(end),
+            previous=self.previous,
+            namespace=namespace,
+            wait_millis=wait_ms,
+        )
+
+
+@final
 class Feed:
-    """The changes of one partition under a prefix, from a position on."""
+    """The wanted changes of one partition, from a position on."""
 
     def __init__(
-        self, calls: KvCalls, prefix: bytes, partition: int, partitions: int, position: int
+        self, calls: KvCalls, wanted: Wanted, partition: int, partitions: int, position: int
     ) -> None:
         self._calls = calls
-        self._prefix = prefix
+        self._wanted = wanted
         self._partition = partition
         self._partitions = partitions
         self._next = position
@@ -56,22 +97,21 @@ class Feed:
     async def fill(self) -> None:
         """Ask once for more; the broker waits for some."""
         calls = self._calls
-        header = KvWatch(
-            position=self._next,
-            index=self._index,
-            prefix=encode_key(self._prefix),
-            namespace=calls.namespace,
-            wait_millis=int(WAIT_S * 1000),
-        )
+        wanted = self._wanted
+        header = wanted.header(calls.namespace, self._next, self._index)
+        is_watch = isinstance(header, KvWatch)
         body = await calls.ask_at(
             self._partition,
             self._partitions,
-            RequestCode.KV_WATCH,
+            RequestCode.KV_WATCH if is_watch else RequestCode.KV_FOLLOW,
             header,
-            attempts=calls.attempts(WAIT_S),
-            wait_s=WAIT_S,
+            attempts=calls.attempts(wanted.wait_s),
+            wait_s=wanted.wait_s,
         )
         found = decode_answer(body, Changes)
+        if wanted.progress and not found.changes:
+            note = Change(found.next_position, 0, ChangeKind.PROGRESS, b"", 0)
+            found = msgspec.structs.replace(found, changes=[note])
         self.was_answered = True
         self._next, self._index = found.next_position, found.next_index
         if self._partition:

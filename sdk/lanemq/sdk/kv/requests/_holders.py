@@ -7,7 +7,7 @@ from lanemq.wire.kv import LONE_BROKER, PARTITIONS_MAX, Moved, kv_topic
 
 from ..._errors import LanemqError, NoRoute
 from ...admin._client import AdminClient
-from ._errors import NoNamespace
+from ._errors import NamespaceSplit, NoNamespace
 from ._route import Holder, KvRoute, find_route
 
 
@@ -28,13 +28,15 @@ class Holders:
     """The holders of one namespace's partitions."""
 
     def __init__(self, admin: AdminClient, namespace: str, broker: str | None) -> None:
-        self._admin = admin
+        self.admin = admin
         self.namespace = namespace
         self.named = broker
         """The broker that has the namespace, or is to have it, as the user says."""
         self._partitions: int | None = None
         self.is_sure = False
         """True once a broker has told the number of partitions; name servers may miss some."""
+        self.split_at: str | None = None
+        """The named broker, if the namespace exists more than once: what it has is meant."""
         self._addresses: dict[int, HolderAddress] = {}
         self._known: dict[int, str] = {}
         """The brokers that have answered for partitions."""
@@ -55,12 +57,15 @@ class Holders:
         Raises ``NoNamespace`` where the namespace is elsewhere than the user says, unless it is
         looked for by somebody who is ``making`` it.
         """
-        route = await find_route(self._admin, self.namespace)
+        route = await find_route(self.admin, self.namespace)
         if not making:
             self.check_named(route, self.named)
+        self._check_split(route)
         if self._partitions is None:
             self._partitions = route.partitions
         for partition, holder in (route.holders or {}).items():
+            if self.split_at is not None and partition in route.claims[self.split_at].here:
+                holder = Holder(self.split_at, None)  # which name servers may not show
             address = self._address(route, holder)
             if holder is not None and address is not None:
                 self._addresses.setdefault(partition, HolderAddress(address, holder.broker))
@@ -88,6 +93,18 @@ class Holders:
     def forget(self, partition: int) -> None:
         """Forget the broker of a partition, which is away or knows nothing of it."""
         self._addresses.pop(partition, None)
+
+    def denied(self, partition: int, at: HolderAddress) -> None:
+        """Note that a broker does not have the namespace; if it had it, that was deleted."""
+        self.forget(partition)
+        if at.broker is not None and self._known.get(partition) == at.broker:
+            self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: the namespace was deleted, and may be another one from now on."""
+        self._partitions, self.is_sure = None, False
+        self._addresses.clear()
+        self._known.clear()
 
     def answered(self, partition: int, at: HolderAddress) -> None:
         """Note that a broker has the partition, and that there are as many as it was asked for."""
@@ -120,10 +137,24 @@ class Holders:
         if broker is None or not names or broker in names or self._known:
             return
         who = f"broker {names[0]} has" if len(names) == 1 else f"brokers {', '.join(names)} have"
-        raise self.no_namespace(f"{who} it, and not {broker}")
+        away = [name for name in names if name not in route.brokers]
+        why = f"; {', '.join(away)} is not registered now" if away else ""
+        raise self.no_namespace(f"{who} it, and not {broker}{why}")
+
+    def _check_split(self, route: KvRoute) -> None:
+        """Choose the named one of several namespaces of one name; refuse to choose any other."""
+        found, self.split_at = route.rivals, None
+        if len(found) < 2:
+            return
+        if self.named is None or not any(self.named in brokers for brokers in found.values()):
+            raise NamespaceSplit(self.namespace, list(found.values()))
+        self.split_at = self.named
 
     def _find(self, route: KvRoute, partition: int, create_at: str | None) -> HolderAddress:
         """Return the address for a partition whose holder the route does not name."""
+        claimed = route.claimed(partition)
+        if self.split_at in claimed:
+            return self._at(route, self.split_at)
         if route.holders and partition in route.holders:
             holder = route.holders[partition]
             raise self._no_route(
@@ -133,6 +164,8 @@ class Holders:
             )
         if route.listed:
             return self._listed(route, partition)
+        if claimed:
+            return self._at(route, claimed[0])
         return self._absent(route, partition, create_at)
 
     @staticmethod
@@ -160,6 +193,9 @@ class Holders:
         if known is None and create_at is not None:
             broker = self.only(route) if create_at == LONE_BROKER else create_at
             return replace(self._at(route, broker), create_at=create_at)
+        if (self._partitions or 1) > 1 and (route.is_deleted or not (self.is_sure or route.names)):
+            self.reset()  # that was the number of one that was deleted since
+            known = None
         if (self._partitions or 1) > 1 and known is None:
             raise self._no_route(
                 f"no broker that is registered now has partition {partition} of {self._partitions}"
@@ -173,7 +209,8 @@ class Holders:
     def _at(self, route: KvRoute, broker: str | None) -> HolderAddress:
         address = route.address_of(broker) if broker is not None else None
         if address is None:
-            raise self._no_route(f"broker {broker} is not registered now")
+            here = ", ".join(sorted(route.brokers)) or "none"
+            raise self._no_route(f"broker {broker} is not registered now (registered: {here})")
         return HolderAddress(address, broker)
 
     def only(self, route: KvRoute) -> str:

@@ -1,14 +1,21 @@
 """Pages of a prefix: of one partition, or merged from one page of each."""
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
 
 from lanemq.wire import RequestCode
 from lanemq.wire.headers import KvScan
-from lanemq.wire.kv import PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, Entry, Page, decode_answer
+from lanemq.wire.kv import (
+    PAGE_BYTES_MAX,
+    PAGE_ENTRIES_MAX,
+    Entry,
+    Page,
+    RangePage,
+    decode_answer,
+)
 
 from ..._tasks import gather
 from ._attempts import Attempts
@@ -50,24 +57,8 @@ async def _read(
 
 
 def merged(pages: Sequence[Page], limit: int) -> Page:
-    """Merge a page of each partition, all from the same cursor, into one.
-
-    What is behind the end of any page may lack keys of its partition, so it is left for the next.
-    """
-    ends = [page.cursor for page in pages if page.cursor is not None]
-    end = min(ends, default=None)
-    limit = max(1, min(limit, PAGE_ENTRIES_MAX))
-    found: list[Entry] = []
-    size_bytes = 0
-    cursor = end
-    for entry in _in_order(pages):
-        if end is not None and entry.key >= end:
-            break
-        if len(found) >= limit or size_bytes >= PAGE_BYTES_MAX:
-            cursor = entry.key
-            break
-        found.append(entry)
-        size_bytes += len(entry.key) + len(entry.value)
+    """Merge a page of each partition, all from the same cursor, into one."""
+    found, cursor = merged_entries(pages, limit)
     return Page(
         found,
         cursor,
@@ -77,5 +68,24 @@ def merged(pages: Sequence[Page], limit: int) -> Page:
     )
 
 
-def _in_order(pages: Sequence[Page]) -> Iterator[Entry]:
-    return heapq.merge(*(page.entries for page in pages), key=lambda entry: entry.key)
+def merged_entries(
+    pages: Sequence[Page | RangePage], limit: int, *, reverse: bool = False
+) -> tuple[list[Entry], bytes | None]:
+    """Merge the entries of pages in their order, up to a page; return them, and its cursor.
+
+    What is behind the end of any page may lack keys of its partition, so it is left for the next.
+    """
+    ends = [page.cursor for page in pages if page.cursor is not None]
+    end = (max if reverse else min)(ends, default=None)
+    limit = max(1, min(limit, PAGE_ENTRIES_MAX))
+    found, size_bytes = list[Entry](), 0
+    parts = (page.entries for page in pages)
+    for entry in heapq.merge(*parts, key=lambda one: one.key, reverse=reverse):
+        if end is not None and (entry.key < end if reverse else entry.key >= end):
+            break
+        if len(found) >= limit or size_bytes >= PAGE_BYTES_MAX:
+            # The cursor back is behind the key that comes next, as the end of a range is.
+            return found, entry.key + b"\0" if reverse else entry.key
+        found.append(entry)
+        size_bytes += len(entry.key) + len(entry.value)
+    return found, end

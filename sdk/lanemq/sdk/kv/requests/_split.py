@@ -77,6 +77,13 @@ async def _read(
     return found
 
 
+async def write_to_all(calls: KvCalls, op_type: str) -> None:
+    """Do an operation without steps in each partition; see ``KeyValueStore.clear``."""
+    await calls.each(
+        lambda one, of, attempts: calls.write_at(one, of, op_type, b"", attempts=attempts)
+    )
+
+
 async def load_entries(calls: KvCalls, entries: Sequence[LoadedEntry]) -> None:
     """Load entries; see ``KeyValueStore.load``."""
     attempts = calls.attempts()

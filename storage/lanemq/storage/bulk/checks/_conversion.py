@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
+from lanemq.local import DIRECTORY_MODE
+
 from ...derive._sequence import DamagedOffset
 from ...disk._backups import KEPT
 from ...tools.rebuild._losses import Loss
@@ -59,7 +61,7 @@ def new_kept_directory(root: Path) -> Path:
     while True:
         path = root / f"{KEPT}{stamp}{f'-{number}' if number else ''}"
         try:
-            path.mkdir()
+            path.mkdir(DIRECTORY_MODE)
         except FileExistsError:
             number += 1
         else:

@@ -7,9 +7,11 @@ from typing import final
 
 import msgspec
 
+from lanemq.local import sync_path
+
 from ..._errors import StoreError
 from ...checkpoint._watermarks import WatermarkFile, Watermarks
-from ...disk._real_files import RealFiles, sync_path
+from ...disk._real_files import RealFiles
 from ...queues.rocks._cover import RocksCover
 from ...queues.rocks._queue_rows import QueueRows
 from ...tools.reading._directory import StoreDirectory

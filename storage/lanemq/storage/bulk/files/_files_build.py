@@ -1,10 +1,10 @@
 """Building the queue files of a conversion from rows, and from the log where rows are missing."""
 
-import logging
 from collections.abc import Iterator
 from functools import partial
 from typing import Final, final
 
+from lanemq.local import get_logger
 from lanemq.wire import LMQ_PREFIX
 
 from ..._errors import MessageIllegal, StoreCorrupted
@@ -30,7 +30,7 @@ from ._file_merge import FileMerge, Merged, RowsStale
 from ._file_redo import LogToFiles, queue_at
 from ._shadow import ResultFiles, ShadowFiles
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 TOLD_RECORDS: Final = 8192
 
 
@@ -140,7 +140,7 @@ class FilesBuild:
             queue.recover(None)
         except StoreCorrupted as error:
             self._files.begin_anew(self._files.directory / topic / str(queue_id))
-            self._conversion.notes.append(f"{error}; the queue's files were made anew")
+            self._conversion.notes.append(f"{error}; the queue's files were made again")
             queue = queue_at(self._files, topic, queue_id, self._file_bytes)
         if (topic, queue_id) not in self._trimmed:  # later units are of this conversion
             self._trimmed.add((topic, queue_id))

@@ -1,7 +1,7 @@
 """The crash marker, which makes a store look crashed while its queue files are written.
 
 A broker that opens it after the conversion was killed finds the file ``abort`` and a
-checkpoint that vouches for no unit, and so makes all queue files anew from the log, as any broker
+checkpoint that vouches for no unit, and so makes all queue files again from the log, as any broker
 does after a crash. The conversion notes in ``abort`` how to put things back.
 Source of what a broker does: RocketMQ 4.9.8, CommitLog.recoverAbnormally.
 """
@@ -12,9 +12,9 @@ from typing import Final, final
 
 import msgspec
 
+from lanemq.local import replace_file, sync_path
+
 from ..._layouts import CHECKPOINT_BYTES
-from ...disk._real_files import sync_path
-from ...disk._replacement import replace_file
 
 QUEUE_TIME: Final = slice(8, 16)
 

@@ -5,10 +5,10 @@ of its own in the shadow, with second names of all its files, and what is change
 So a conversion can be checked before it replaces anything.
 """
 
-import errno
-import os
 from pathlib import Path
 from typing import final
+
+from lanemq.local import copy_file, make_directories
 
 from ...disk._files import Entry
 from ...disk._real_files import RealFiles, erase
@@ -78,14 +78,14 @@ class ShadowFiles:
     def begin_anew(self, directory: Path) -> None:
         """Begin a queue without files."""
         target = self._shadow_of(directory)
-        target.mkdir(parents=True, exist_ok=True)
+        make_directories(target)
         for path in target.iterdir():
             path.unlink()
 
     def _enter(self, directory: Path) -> Path:
         target = self._shadow_of(directory)
         if not target.is_dir():
-            target.mkdir(parents=True)
+            make_directories(target)
             for entry in self.real.entries(directory):
                 if not entry.is_directory:
                     self.real.link(directory / entry.name, target / entry.name)
@@ -96,7 +96,6 @@ class ShadowFiles:
         target = self._enter(path.parent) / path.name
         if target not in self._own:
             self._own.add(target)
-            target.unlink()
             copy_file(path, target)
         return target
 
@@ -139,31 +138,3 @@ class ResultFiles:
         """Return one queue; one that does not exist has no files."""
         directory = self._files.place(self._files.directory / topic / str(queue_id))
         return open_queue(topic, queue_id, directory, self._file_bytes)
-
-
-def copy_file(source: Path, target: Path) -> None:
-    """Copy a file with its holes. Raises ``OSError``."""
-    files = [
-        os.open(source, os.O_RDONLY | os.O_CLOEXEC),
-        os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644),
-    ]
-    try:
-        size_bytes, at = os.fstat(files[0]).st_size, 0
-        os.ftruncate(files[1], size_bytes)
-        while (at := _next_data(files[0], at)) >= 0:
-            end = os.lseek(files[0], at, os.SEEK_HOLE)
-            while at < end:
-                data = os.pread(files[0], min(COPIED_BYTES, end - at), at)
-                at += os.pwrite(files[1], data, at)
-    finally:
-        for descriptor in files:
-            os.close(descriptor)
-
-
-def _next_data(descriptor: int, at: int) -> int:
-    try:
-        return os.lseek(descriptor, at, os.SEEK_DATA)
-    except OSError as error:
-        if error.errno == errno.ENXIO:  # zeros to the end
-            return -1
-        raise

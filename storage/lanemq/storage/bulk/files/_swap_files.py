@@ -12,9 +12,10 @@ from typing import Final
 
 import msgspec
 
+from lanemq.local import DIRECTORY_MODE, copy_file, make_directories, replace_file, sync_path
+
 from ...disk._backups import CONVERT_TEMPORARY as TEMPORARY
-from ...disk._real_files import RealFiles, sync_path
-from ...disk._replacement import replace_file
+from ...disk._real_files import RealFiles
 from ...queues._queues import digest_of_files
 from ...tools.rebuild._swap import keep
 from ..checks._store_access import KnownWatermarks
@@ -44,7 +45,7 @@ def begin_temporary(root: Path) -> Path:
     if (temporary / NOTE).exists() and marker.is_ours:
         _swap(root, marker)
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
+    temporary.mkdir(DIRECTORY_MODE)
     return temporary
 
 
@@ -87,7 +88,7 @@ def _digest(root: Path, file_bytes: int) -> str:
 def _swap_queue(new: Path, directory: Path, backup: Path) -> None:
     """Swap one queue. It may be repeated: new files keep their names in the shadow until all is
     done."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directories(directory)
     linked = new / LINKED
     names = {path.name for path in new.iterdir()} - {LINKED}
     for name in sorted(names | {path.name for path in directory.iterdir()}):
@@ -104,7 +105,7 @@ def _swap_queue(new: Path, directory: Path, backup: Path) -> None:
         try:
             linked.hardlink_to(new / name)
         except OSError:  # some file systems have no second names
-            shutil.copyfile(new / name, linked)
+            copy_file(new / name, linked)
         if backup.exists():
             sync_path(backup)
         linked.replace(old)

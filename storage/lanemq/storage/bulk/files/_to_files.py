@@ -39,7 +39,7 @@ def convert_to_files(
 ) -> Conversion:
     """Make queue files with units for all messages of a store that no broker has open.
 
-    Units that are there already stay where they are right; ``from_log`` makes all anew from the
+    Units that are there already stay where they are right; ``from_log`` makes all again from the
     log. ``settings`` is what the broker's file says, also where the log is if not inside;
     ``queue_file_bytes`` is the size of queue files where there are none yet
     (mappedFileSizeConsumeQueue). ``progress`` is told units, then bytes of the log. RocksDB is only

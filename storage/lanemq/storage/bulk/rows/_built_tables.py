@@ -98,7 +98,7 @@ MakeTables = Callable[[TablesPlan], Iterable[BuiltTable]]
 
 
 def go_back(rows: QueueRows, table: BuiltTable) -> None:
-    """Remove rows of queues that begin anew in a table, or go back in it. Raises ``OSError``."""
+    """Remove rows of queues that begin again in a table, or go back in it. Raises ``OSError``."""
     batch, goes_back = rows.batch(), False
     for one in table.queues:
         keys = rows.keys(one.topic.encode(), one.queue_id)

@@ -1,16 +1,17 @@
 """The existing rows that can be kept, so that a conversion only adds the rest."""
 
 import enum
-import logging
 from dataclasses import dataclass, field
 from typing import final
+
+from lanemq.local import get_logger
 
 from ..._layouts import BLANK_SIZE
 from ...queues.rocks._queue_rows import QueueRows, RowSpan
 from ...tools.reading._queue_files import QueueFiles
 from ..checks._survey import Survey, SurveyedQueue, names_message
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 
 @final
@@ -83,7 +84,7 @@ def _compare(
         return
     if span is not None and right is not Right.BOTH:
         LOGGER.warning(
-            "queue %d of %s has rows of other messages than its files: they are made anew",
+            "queue %d of %s has rows of other messages than its files: they are made again",
             queue_id,
             topic,
         )

@@ -1,11 +1,12 @@
 """Building the rows of a conversion, window by window of the log."""
 
-import logging
 import os
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import final
+
+from lanemq.local import DIRECTORY_MODE, get_logger
 
 from ..._errors import StoreCorrupted
 from ..._workers import Workers
@@ -30,7 +31,7 @@ from ._built_tables import MakeTables, QueueBegins, TablesPlan, go_back
 from ._covered import covered
 from ._shared_units import SharedUnits
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 
 @final
@@ -224,7 +225,7 @@ class RowsBuild:
         """Take in the tables that others make; returns where the log ends."""
         end = self._survey.log_end
         directory = self._temporary / "tables"
-        directory.mkdir()
+        directory.mkdir(DIRECTORY_MODE)
         plan = TablesPlan(
             self._log.directory,
             begin,

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
+from lanemq.local import make_directories
+
 from ..._errors import StoreError
 from ..._layouts import UNIT_BYTES
 from ..._workers import Workers
@@ -76,7 +78,7 @@ class SharedUnits:
 
         Raises ``UnitsDamaged``, and ``OSError``.
         """
-        self._directory.mkdir(exist_ok=True)
+        make_directories(self._directory)
         start, shares = self._store.log.start_of(begin), list(units.shares(begin, end))
         tasks = [
             TablePart(self._store, start, end, part, self._directory / f"{number}.sst")

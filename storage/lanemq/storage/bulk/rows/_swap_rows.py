@@ -6,11 +6,11 @@ moved beside the original first, and the rename of CURRENT takes the one for the
 leaves the store with its old database, or with its new one.
 """
 
-import shutil
 from pathlib import Path
 
+from lanemq.local import DIRECTORY_MODE, copy_file, sync_path
+
 from ..._clock import system_clock_ms
-from ...disk._real_files import sync_path
 from ...rocks import is_present
 from ...rocks._files import DATA_FILE
 from ...tools.rebuild._build_rows import finish_swap, mark_ready, swap_database
@@ -21,12 +21,12 @@ CURRENT = "CURRENT"
 
 def copy_database(directory: Path, copy: Path) -> None:
     """Copy a database, so that it may be opened and changed. Raises ``OSError``."""
-    copy.mkdir()
+    copy.mkdir(DIRECTORY_MODE)
     for path in _files(directory):
         if path.suffix == ".sst":
             keep(path, copy)
         else:
-            shutil.copyfile(path, copy / path.name)
+            copy_file(path, copy / path.name)
 
 
 def _files(directory: Path) -> list[Path]:

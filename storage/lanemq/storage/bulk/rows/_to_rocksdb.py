@@ -9,6 +9,8 @@ import shutil
 import time
 from pathlib import Path
 
+from lanemq.local import make_directories
+
 from ..._errors import StoreCorrupted
 from ..._workers import Workers
 from ...disk._backups import CONVERT_TEMPORARY
@@ -40,7 +42,7 @@ def convert_to_rocksdb(
 ) -> Conversion:
     """Make a RocksDB with rows for all messages of a store that no broker has open.
 
-    Rows that are there already stay where they are right; ``from_log`` makes all anew from the
+    Rows that are there already stay where they are right; ``from_log`` makes all again from the
     log. ``settings`` is what the broker's file says, also where the log is if not inside;
     ``progress`` is told bytes of the log. ``tables`` makes the rows of all the log elsewhere, which
     ``from_log`` has to be given for. ``jobs``: how many processes make rows of queue files and
@@ -56,7 +58,7 @@ def convert_to_rocksdb(
         temporary = begin_temporary(root)
         try:
             store = look_into(root, settings=settings)
-            store.consume_queue.mkdir(exist_ok=True)
+            make_directories(store.consume_queue)
             conversion = Conversion("rocksdb")
             database, is_copy = _open_copy(store, new, conversion)
             workers = Workers(jobs)

@@ -1,6 +1,6 @@
 """The interface of engines, and the changes of one batch over one."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Protocol, final
 
 
@@ -37,6 +37,12 @@ class RowsView(Protocol):
 class Table(RowsView, Protocol):
     """The rows of one namespace."""
 
+    def some_back(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate as ``some`` does, from the last row before ``end`` back to ``begin``.
+
+        Raises ``Unfinished``, whose key is the ``end`` to continue with.
+        """
+
     def snapshot(self) -> RowsView:
         """Return the entries as they are now, whatever is written later. Release it soon.
 
@@ -47,11 +53,26 @@ class Table(RowsView, Protocol):
         """Remove ranges of rows, then put rows (None removes one): all of it or nothing."""
 
 
+OnFault = Callable[[str | None, OSError], None]
+"""Called with the namespace whose rows cannot be read, or None where nothing can be written."""
+
+
+def ignore_fault(name: str | None, error: OSError) -> None:
+    """Ignore a fault, which is raised as well."""
+
+
 class Engine(Protocol):
     """The keeper of the states of all namespaces."""
 
-    def names(self) -> list[str]:
-        """Return the namespaces that have rows."""
+    on_fault: OnFault
+    """Called for what is damaged, before the error is raised; not for a full disk."""
+
+    def tables(self) -> Mapping[str, Table]:
+        """Return the tables that are there, by namespace."""
+
+    def replace(self, name: str) -> None:
+        """Remove a namespace with its files, which need not be readable; in any thread, but one at
+        a time. Raises ``OSError``."""
 
     def table(self, name: str) -> Table:
         """Return the rows of a namespace, which is made if it is missing; in any thread, but one
@@ -119,7 +140,7 @@ class Batch:
         return any(begin <= key < end for begin, end in self.drops)
 
     def write(self) -> None:
-        """Write the changes, and begin anew. Raises ``OSError``; the changes stay then."""
+        """Write the changes, and begin again. Raises ``OSError``; the changes stay then."""
         self.table.write(self.drops, self.rows)
         self.clear()
 

@@ -22,6 +22,55 @@ def range_end(begin: bytes, level: int) -> bytes | None:
     return number.to_bytes(size, "big").rstrip(b"\0")
 
 
+def range_begin(end: bytes, level: int) -> bytes:
+    """Return the begin of the range of ``level`` that ends at ``end``, which is not empty."""
+    size = (level + 7) // 8
+    below = size * 8 - level
+    number = int.from_bytes(end[:size].ljust(size, b"\0"), "big")
+    begin = (number >> below) << below
+    if begin == number and len(end.rstrip(b"\0")) <= size:
+        begin = max(0, begin - (1 << below))
+    return begin.to_bytes(size, "big").rstrip(b"\0")
+
+
+@final
+class ReversedRanges:
+    """The ranges to look at, one before another, from ``end`` down to ``begin``."""
+
+    def __init__(self, begin: bytes, end: bytes) -> None:
+        self.end = end
+        self._begin = begin
+        self._level: int | None = None  # all there is
+        self._step = 0  # as that of ``Ranges``
+
+    @property
+    def begin(self) -> bytes:
+        """The begin of the range to look at next."""
+        if self._level is None:
+            return self._begin
+        return max(self._begin, range_begin(self.end, self._level))
+
+    @property
+    def is_done(self) -> bool:
+        return self.end <= self._begin
+
+    def read(self, begin: bytes) -> None:
+        """Go on before a range that was read to its ``begin``, with larger ones."""
+        self.end = begin
+        if self._level is not None:
+            self._step = self._step * 2 if self._step < 0 else -1
+            self._level = max(_FIRST_LEVEL, self._level + self._step)
+
+    def gave_up(self, end: bytes) -> None:
+        """Try a smaller range up to ``end``."""
+        if self._level is None or end != self.end:
+            self._level, self._step = max(_FIRST_LEVEL, 8 * len(end)), 0
+        else:
+            self._step = self._step * 2 if self._step > 0 else 1
+            self._level += self._step
+        self.end = end
+
+
 @final
 class Ranges:
     """The ranges to look at, one after another, from ``begin`` up to ``end``."""

@@ -7,6 +7,7 @@ what it is, the rows of each namespace as msgpack, and a BLAKE2b of 16 bytes ove
 from bisect import bisect_left, insort
 from collections.abc import Awaitable, Callable, Iterator
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Final, final
 
@@ -15,12 +16,17 @@ import trio
 
 from ..._errors import StoreCorrupted
 from ...disk._files import Files
-from ._rows import META
+from ...disk._real_files import RealFiles
+from ._engine import OnFault, ignore_fault
 
 FILE_NAME: Final = "memory.kv"
 MAGIC: Final = b"lanekv\x00\x01"
 SUM_BYTES: Final = 16
 ROW_COSTS: Final = 64
+FEW_KEYS: Final = 4
+"""Keys that are inserted or removed one by one: each moves half of all others."""
+ENCODED_ROWS: Final = 10_000
+"""Rows that are encoded at once: the interpreter's lock is held meanwhile."""
 Rows = dict[str, dict[bytes, bytes]]
 _DECODER: Final = msgspec.msgpack.Decoder(Rows)
 
@@ -46,6 +52,11 @@ class MemoryTable:
     some = items
     """Nothing is left of a row that is gone."""
 
+    def some_back(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        keys = self._keys
+        for at in range(bisect_left(keys, end) - 1, bisect_left(keys, begin) - 1, -1):
+            yield keys[at], self.rows[keys[at]]
+
     def snapshot(self) -> "MemoryTable":
         return MemoryTable(dict(self.rows), list(self._keys))
 
@@ -56,15 +67,38 @@ class MemoryTable:
             for key in keys[first:last]:
                 del self.rows[key]
             del keys[first:last]
+        new = [key for key, row in rows.items() if row is not None and key not in self.rows]
+        if len(new) > FEW_KEYS:
+            new.sort()
+            keys.extend(new)
+            keys.sort()  # two sorted runs, which are merged
+        else:
+            for key in new:
+                insort(keys, key)
+        gone = []
         for key, row in rows.items():
             if row is not None:
-                if key not in self.rows:
-                    insort(keys, key)
                 self.rows[key] = row
                 self.dirty_bytes += len(key) + len(row) + ROW_COSTS
-            elif key in self.rows:
-                del self.rows[key]
+            elif self.rows.pop(key, None) is not None:
+                gone.append(key)
+        if len(gone) > FEW_KEYS:
+            self._keys = _without(keys, sorted(gone))
+        else:
+            for key in gone:
                 del keys[bisect_left(keys, key)]
+
+
+def _without(keys: list[bytes], gone: list[bytes]) -> list[bytes]:
+    """Return keys without some that are among them; both are sorted."""
+    left: list[bytes] = []
+    begin = 0
+    for key in gone:
+        at = bisect_left(keys, key, begin)
+        left += keys[begin:at]
+        begin = at + 1
+    left += keys[begin:]
+    return left
 
 
 @final
@@ -73,6 +107,7 @@ class MemoryEngine:
 
     def __init__(self, files: Files, directory: Path) -> None:
         """Read the file, if there is one. Raises ``StoreCorrupted``, ``OSError``."""
+        self.on_fault: OnFault = ignore_fault
         self._files = files
         self._path = directory / FILE_NAME
         files.make_directory(directory)
@@ -80,8 +115,11 @@ class MemoryEngine:
         rows: Rows = {} if data is None else _decode(data, self._path)
         self._tables = {name: MemoryTable(found) for name, found in rows.items()}
 
-    def names(self) -> list[str]:
-        return [name for name, table in self._tables.items() if META in table.rows]
+    def tables(self) -> dict[str, MemoryTable]:
+        return self._tables
+
+    def replace(self, name: str) -> None:
+        self._tables.pop(name, None)
 
     def table(self, name: str) -> MemoryTable:
         table = self._tables.get(name)
@@ -102,7 +140,10 @@ class MemoryEngine:
                 return
             data = await trio.to_thread.run_sync(_encode, copied)
             temporary = self._path.with_name(FILE_NAME + ".tmp")
-            self._files.write_all(temporary, data)
+            if isinstance(self._files, RealFiles):
+                await trio.to_thread.run_sync(self._files.write_all, temporary, data)
+            else:
+                self._files.write_all(temporary, data)
             await self._files.sync_path(temporary)
             self._files.move(temporary, self._path)
             await self._files.sync_path(self._path.parent)
@@ -124,8 +165,25 @@ def move_file_aside(files: Files, directory: Path, now_ms: int) -> Path:
 
 
 def _encode(rows: Rows) -> bytes:
-    data = MAGIC + msgspec.msgpack.encode(rows)
+    """Encode the file, in a thread: in pieces, between which others get the interpreter's lock."""
+    parts = [MAGIC, _map_header(len(rows))]
+    for name, table in rows.items():
+        parts += msgspec.msgpack.encode(name), _map_header(len(table))
+        items = iter(table.items())
+        while some := dict(islice(items, ENCODED_ROWS)):
+            parts.append(msgspec.msgpack.encode(some)[_header_bytes(len(some)) :])
+    data = b"".join(parts)
     return data + blake2b(data, digest_size=SUM_BYTES).digest()
+
+
+def _map_header(count: int) -> bytes:
+    """Return the header of a map in msgpack, in its longest form."""
+    return b"\xdf" + count.to_bytes(4, "big")
+
+
+def _header_bytes(count: int) -> int:
+    """Return the length of the header that msgspec writes for a map."""
+    return 1 if count < 16 else 3 if count < 1 << 16 else 5
 
 
 def _decode(data: bytes, path: Path) -> Rows:

@@ -1,20 +1,34 @@
 """Opening the engine of a store's keys, for the first time or again."""
 
-import logging
+import gc
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Final, final
+from typing import Final, TypeVar, final
+
+import trio
+
+from lanemq.local import get_logger
 
 from ..._config import KvEngine, StoreConfig
-from ..._errors import ConfigInvalid, StartRefused, StoreCorrupted
+from ..._errors import ConfigInvalid, StartRefused, StoreCorrupted, StoreError, StoreLocked
 from ...disk._files import Files
 from ...disk._real_files import RealFiles
-from ._engine import Engine
+from ._engine import Engine, Table
 from ._memory import FILE_NAME, MemoryEngine, move_file_aside
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 DIRECTORY: Final = "kv"
 ROCKS_DIRECTORY: Final = "rocksdb"
+LOOKS_MAX: Final = 50
+LOOK_S: Final = 0.1
+ROWS_A_TURN: Final = 500
+"""Rows that a thread reads before it leaves the interpreter to others."""
+_FIRST: Final = b""
+_LAST: Final = b"\xff"
+_T = TypeVar("_T")
 
 
 @final
@@ -40,7 +54,7 @@ class EngineOpener:
         return self._config.kv_engine is KvEngine.ROCKSDB and isinstance(self._files, RealFiles)
 
     def open(self) -> Engine:
-        """Open the engine; one that cannot be read is moved aside and made anew.
+        """Open the engine; one that cannot be read is moved aside and made again.
 
         Raises ``StartRefused``, ``StoreLocked``, ``StoreCorrupted``, ``ConfigInvalid`` and
         ``OSError``.
@@ -59,6 +73,59 @@ class EngineOpener:
             )
         return self._open_rocks(rocks) if is_rocks else self._open_memory()
 
+    async def open_again(self) -> Engine:
+        """Open a database that met damage, without the tables that cannot be read to their ends.
+
+        Nothing is merged while they are read: a damaged file would stop all writes again. Raises as
+        ``open``.
+        """
+        if not self.is_slow:
+            return self.open()
+        from ._rocks import RocksEngine
+
+        rocks = self.directory / ROCKS_DIRECTORY
+        try:
+            engine = await self._unlocked(partial(RocksEngine, rocks, compacts=False))
+        except StoreCorrupted:
+            return await trio.to_thread.run_sync(self.open)  # which moves it aside
+        try:
+            for name, table in list(engine.tables().items()):
+                why = await trio.to_thread.run_sync(why_unreadable, table)
+                if why:
+                    LOGGER.error("the rows of namespace %s cannot be read: %s", name, why)
+                    self.keep_files()
+                    await trio.to_thread.run_sync(engine.replace, name)
+        finally:
+            with suppress(OSError):  # the next opening says what is wrong
+                await trio.to_thread.run_sync(engine.close)
+        return await self._unlocked(self.open)
+
+    async def _unlocked(self, open_it: Callable[[], _T]) -> _T:
+        """Open a database in a thread; one that readers in this process still hold soon is free."""
+        for look in range(LOOKS_MAX):
+            try:
+                return await trio.to_thread.run_sync(open_it)
+            except StoreLocked:
+                if look == LOOKS_MAX - 1:
+                    raise
+            gc.collect()  # iterators and snapshots that nobody reads keep it open
+            await trio.sleep(LOOK_S)
+        raise AssertionError
+
+    def keep_files(self) -> None:
+        """Keep the files of the database beside it, as they are now, as links where possible."""
+        if not self.is_slow:
+            return
+        from ...rocks import keep_files
+
+        rocks = self.directory / ROCKS_DIRECTORY
+        try:
+            target = keep_files(rocks, self._clock_ms())
+        except OSError as error:
+            LOGGER.error("the files of %s cannot be kept beside it: %s", rocks, error)
+        else:
+            LOGGER.warning("the files of %s are kept in %s: remove them once", rocks, target)
+
     def _open_rocks(self, directory: Path) -> Engine:
         try:
             from ...rocks import move_aside
@@ -72,13 +139,40 @@ class EngineOpener:
             return RocksEngine(directory)
         except StoreCorrupted as error:
             target = move_aside(directory, self._clock_ms())
-            LOGGER.error("%s: its files are now in %s; keys are made anew", error, target)
+            LOGGER.error("%s: its files are now in %s; keys are made again", error, target)
+            if target is not None:
+                self._salvage(target, directory)
             return RocksEngine(directory)
+
+    def _salvage(self, source: Path, directory: Path) -> None:
+        """Take over the partitions that are whole; where that fails, none."""
+        from ...rocks import remove_files
+        from ._salvage import salvage
+
+        try:
+            salvage(source, directory)
+        except (OSError, StoreError) as error:
+            LOGGER.error("nothing of %s can be kept: %s", source, error)
+            remove_files(directory)
 
     def _open_memory(self) -> Engine:
         try:
             return MemoryEngine(self._files, self.directory)
         except StoreCorrupted as error:
             target = move_file_aside(self._files, self.directory, self._clock_ms())
-            LOGGER.error("%s: it is now %s; keys are made anew", error, target)
+            LOGGER.error("%s: it is now %s; keys are made again", error, target)
             return MemoryEngine(self._files, self.directory)
+
+
+def why_unreadable(table: Table) -> str:
+    """Read all rows of a table, in a thread; returns why one cannot be read, empty if all can.
+
+    RocksDB compares the checksum of each block.
+    """
+    try:
+        for count, _ in enumerate(table.items(_FIRST, _LAST)):
+            if not count % ROWS_A_TURN:
+                time.sleep(0)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""

@@ -6,67 +6,43 @@ is larger than what may be written between two flushes (``kv._kv.DIRTY_BYTES_MAX
 """
 
 import errno
+import shutil
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast, final
 
 import trio
 from rocksdict import (
-    BlockBasedIndexType,
-    BlockBasedOptions,
-    Cache,
-    DBCompressionType,
     Options,
     Rdict,
     ReadOptions,
     WriteBatch,
 )
 
+from ..._errors import RocksFault
 from ...rocks._opening import OpenDatabase, rocks_error, without_wal
-from ._engine import Unfinished
-from ._gaps import Ranges
+from ._engine import OnFault, Unfinished, ignore_fault
+from ._gaps import Ranges, ReversedRanges
+from ._rocks_options import CLOSED, is_damage, new_options
 from ._rocks_view import RocksView
-from ._rows import META
 
-CACHE_BYTES: Final = 32 << 20
-MEMTABLE_BYTES: Final = 256 << 20
-BLOOM_BITS: Final = 10
-METADATA_BYTES: Final = 8 << 10
-OPEN_FILES_MAX: Final = 256
-KEPT_LOGS: Final = 3
 ROW_COSTS: Final = 64
 LOOK_S: Final = 0.002
+ROOM_BYTES: Final = 64 << 20
+"""Free bytes of the disk below which a write that fails is taken for one that found no room."""
 SKIPPED_MAX: Final = 500
 """Rows that are gone which one look passes over, in some ten microseconds."""
 LOOKS_MAX: Final = 200
 """Looks before a read is continued in another turn."""
+BACK_ROWS_MAX: Final = 200
+BACK_BYTES_MAX: Final = 1 << 20
+"""Rows, and bytes of them, that a look back takes at once."""
 LOOK_GAVE_UP: Final = "Result incomplete"  # the binding has no class of its own for it
 DEFAULT_FAMILY: Final = "default"
 PREFIX: Final = "kv."
 """Column families of namespaces begin with it, since ``default`` is RocksDB's own."""
-
-
-def _options(cache: Cache) -> Options:
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.set_max_open_files(OPEN_FILES_MAX)
-    options.set_keep_log_file_num(KEPT_LOGS)
-    options.set_max_background_jobs(2)
-    options.set_write_buffer_size(MEMTABLE_BYTES)
-    options.set_compression_type(DBCompressionType.lz4())
-    tables = BlockBasedOptions()
-    tables.set_block_cache(cache)
-    # Index and filter of a table in pieces: as a whole they are larger than a part of the cache,
-    # and would be read again, megabytes, for every key.
-    tables.set_index_type(BlockBasedIndexType.two_level_index_search())
-    tables.set_partition_filters(True)
-    tables.set_metadata_block_size(METADATA_BYTES)
-    tables.set_cache_index_and_filter_blocks(True)
-    tables.set_pin_top_level_index_and_filter(True)
-    tables.set_bloom_filter(BLOOM_BITS, False)
-    options.set_block_based_table_factory(tables)
-    return options
 
 
 @final
@@ -75,6 +51,8 @@ class RocksTable:
 
     def __init__(self, engine: "RocksEngine", family: Rdict, name: str) -> None:
         self._engine = engine
+        self._name = name
+        self.is_closed = False
         self.family = family
         self._handle = engine.database.get_column_family_handle(name)
         self.dirty_bytes = 0
@@ -86,7 +64,7 @@ class RocksTable:
             row: bytes | None = self.family.get(key)
             return row
         except Exception as error:
-            raise rocks_error(error, self._engine.directory) from error
+            raise self.error(error) from error
 
     def items(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         options = ReadOptions()
@@ -117,6 +95,36 @@ class RocksTable:
             else:
                 ranges.read(until)
 
+    def some_back(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        # The binding takes no lower bound, and a step back passes over all rows that are gone. So
+        # ranges are read forward, each so small that it is read to its end.
+        ranges, looks = ReversedRanges(begin, end), 0
+        while not ranges.is_done:
+            if looks == LOOKS_MAX:
+                raise Unfinished(ranges.end)
+            looks += 1
+            since, until = ranges.begin, ranges.end
+            options = ReadOptions()
+            options.set_iterate_upper_bound(until)
+            options.set_max_skippable_internal_keys(SKIPPED_MAX)
+            rows, size_bytes = list[tuple[bytes, bytes]](), 0
+            try:
+                for row in self._read(since, options):
+                    rows.append(row)
+                    size_bytes += len(row[1])
+                    if len(rows) > BACK_ROWS_MAX or size_bytes > BACK_BYTES_MAX:
+                        break
+            except Exception as error:
+                if not str(error).startswith(LOOK_GAVE_UP):
+                    raise self.error(error) from error
+                ranges.gave_up(until)
+                continue
+            if len(rows) > 1 and (len(rows) > BACK_ROWS_MAX or size_bytes > BACK_BYTES_MAX):
+                ranges.gave_up(until)
+                continue
+            yield from reversed(rows)
+            ranges.read(since)
+
     def _read(self, begin: bytes, options: ReadOptions) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the rows from ``begin`` on. Raises what the binding raises."""
         row: tuple[bytes, bytes] | None = None
@@ -134,8 +142,12 @@ class RocksTable:
         return RocksView(self)
 
     def error(self, error: Exception) -> OSError:
-        """Turn an error of RocksDB into ``OSError``."""
-        return rocks_error(error, self._engine.directory)
+        """Turn an error of RocksDB about these rows into ``OSError``."""
+        fault = rocks_error(error, self._engine.directory)
+        error.with_traceback(None)  # whose frames have iterators, which hold the database
+        if is_damage(fault) and not self.is_closed:
+            self._engine.on_fault(self._name[len(PREFIX) :], fault)
+        return fault
 
     def write(self, drops: list[tuple[bytes, bytes]], rows: dict[bytes, bytes | None]) -> None:
         batch, handle = WriteBatch(raw_mode=True), self._handle
@@ -147,27 +159,41 @@ class RocksTable:
             else:
                 batch.put(key, row, handle)
         self.writes += 1  # one that fails counts too
-        self._engine.write(batch)
+        try:
+            self._engine.write(batch)
+        finally:
+            del batch, handle  # an error keeps this frame, and they keep the database
         row_bytes = sum(map(len, filter(None, rows.values())))
         self.dirty_bytes += sum(map(len, rows)) + row_bytes + ROW_COSTS * (len(rows) + len(drops))
 
     def close(self) -> None:
-        """Release the family's handles."""
-        self.family.close()
+        """Release the family's handles. Raises ``OSError``."""
+        self.is_closed = True
         del self._handle
+        # One that cannot be closed in order holds the database's lock for as long as it is held.
+        family, self.family = self.family, cast("Rdict", CLOSED)
+        try:
+            family.close()
+        except Exception as error:  # it flushes, and has no class of its own for what fails
+            raise rocks_error(error, self._engine.directory) from None
+        finally:
+            del family
 
 
 @final
 class RocksEngine:
     """The database of all namespaces; ``freeze`` begins to make it durable."""
 
-    def __init__(self, directory: Path, *, read_only: bool = False) -> None:
+    def __init__(self, directory: Path, *, read_only: bool = False, compacts: bool = True) -> None:
         """Open the database, which is made if missing, unless ``read_only``, which leaves no trace.
+
+        It merges its files only if it ``compacts``: a damaged one stops all writes.
 
         Raises ``StoreLocked``, and ``StoreCorrupted`` where it cannot be opened.
         """
         self.directory = directory
-        self._options = _options(Cache(CACHE_BYTES))
+        self.on_fault: OnFault = ignore_fault
+        self._options = new_options(compacts=compacts)
 
         def families(present: Sequence[str]) -> dict[str, Options]:
             return dict.fromkeys([*present, DEFAULT_FAMILY], self._options)
@@ -181,8 +207,20 @@ class RocksEngine:
                 family = self.database.get_column_family(name)
                 self._tables[name[len(PREFIX) :]] = RocksTable(self, family, name)
 
-    def names(self) -> list[str]:
-        return [name for name, table in self._tables.items() if table.get(META) is not None]
+    def tables(self) -> dict[str, RocksTable]:
+        return self._tables
+
+    def replace(self, name: str) -> None:
+        table = self._tables.get(name)
+        if table is None:
+            return
+        self._tables = {other: kept for other, kept in self._tables.items() if other != name}
+        with suppress(OSError):  # what it could not flush goes anyway
+            table.close()
+        try:
+            self.database.drop_column_family(PREFIX + name)
+        except Exception as error:
+            raise rocks_error(error, self.directory) from error
 
     def table(self, name: str) -> RocksTable:
         table = self._tables.get(name)
@@ -199,7 +237,18 @@ class RocksEngine:
 
     def write(self, batch: WriteBatch) -> None:
         """Write a batch to memory: all of it or nothing. Raises ``OSError``."""
-        self._opened.write(batch, self._write_options)
+        try:
+            self._opened.write(batch, self._write_options)
+        except RocksFault as error:
+            self._cannot_write(error)
+            raise
+        finally:
+            del batch
+
+    def _cannot_write(self, error: OSError) -> None:
+        has_room = shutil.disk_usage(self.directory).free > ROOM_BYTES
+        if has_room and is_damage(error):
+            self.on_fault(None, error)
 
     @property
     def dirty_bytes(self) -> int:
@@ -213,28 +262,42 @@ class RocksEngine:
             for table, _ in frozen:
                 table.family.flush(wait=False)
         except Exception as error:
-            raise rocks_error(error, self.directory) from error
+            fault = rocks_error(error, self.directory)
+            self._cannot_write(fault)
+            raise fault from error
 
         async def finish() -> None:
             for table, dirty_bytes in frozen:
-                await trio.to_thread.run_sync(self._wait_until_flushed, table.family, before)
+                try:
+                    await trio.to_thread.run_sync(self._wait_until_flushed, table, before)
+                except OSError as error:
+                    self._cannot_write(error)
+                    raise
                 table.dirty_bytes -= dirty_bytes
 
         return finish
 
-    def _wait_until_flushed(self, family: Rdict, before: int) -> None:
+    def _wait_until_flushed(self, table: RocksTable, before: int) -> None:
         """Wait, in a thread, for what is set apart; the binding has no call that does."""
-        while family.property_int_value("rocksdb.num-immutable-mem-table"):
+        while table.family.property_int_value("rocksdb.num-immutable-mem-table"):
             if self._property("background-errors") != before:
-                raise OSError(errno.EIO, "RocksDB: a flush failed", str(self.directory))
+                raise OSError(errno.EIO, "RocksDB: IO error: a flush failed", str(self.directory))
             time.sleep(LOOK_S)
 
     def _property(self, name: str) -> int:
         return int(self.database.property_int_value(f"rocksdb.{name}") or 0)
 
     def close(self) -> None:
-        """Close the database. RocksDB may make what was written durable, or not."""
+        """Close the database. RocksDB may make what was written durable, or not. Raises
+        ``OSError``, of the last part that could not be closed in order."""
+        failed: OSError | None = None
         for table in self._tables.values():
-            table.close()
-        self._tables.clear()
+            try:
+                table.close()
+            except OSError as error:
+                failed = error
+        self._tables = {}
+        self.database = cast("Rdict", CLOSED)
         self._opened.close()
+        if failed is not None:
+            raise failed

@@ -22,7 +22,7 @@ from ._rows import (
 NOT_FOUND: Final = "key not found"  # the binding has no class of its own for it
 PASSED_MAX: Final = 500
 """Keys that were not entries at the moment which a read passes over in one turn."""
-CHANGES_LOOKED_AT_MAX: Final = 10_000
+CHANGES_LOOKED_AT_MAX: Final = 4000
 """Changes since the moment which a read looks at in one turn."""
 
 _STOPPED: Final = 0  # of one key these come in their order
@@ -40,6 +40,10 @@ class LiveRows(RowsView, Protocol):
     @property
     def writes(self) -> int:
         """Number of writes so far."""
+
+    @property
+    def is_closed(self) -> bool:
+        """True if the table was replaced, or its database closed."""
 
     def error(self, error: Exception) -> OSError:
         """Turn an error of RocksDB into ``OSError``."""
@@ -129,6 +133,8 @@ class RocksView:
 
     def _look_at_changes(self, begin: bytes) -> None:
         """Note what has changed since the last look; more than a turn's worth ends this read."""
+        if self._table.is_closed:
+            raise SnapshotGone("its database was opened again since the snapshot was taken")
         meta = decode_meta(self._table.get(META))
         if meta.changes_from > self._seen:
             raise SnapshotGone("too much has changed since the snapshot was taken")

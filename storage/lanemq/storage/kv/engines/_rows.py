@@ -3,31 +3,48 @@
 ======================================  =====================================================
 key                                     value
 ======================================  =====================================================
-``e`` key                               version, modified, created, updated, expires (each 8
+``e`` key                               version, modified, created, updated, life (each 8
                                         bytes, big-endian), then the value
 ``x`` expires (8 bytes) key             empty; the entries with a ttl, by the time they expire
-``c`` position (8 bytes) index (4)      kind, key, version, step as msgpack; the latest changes
+``c`` position (8 bytes) index (4)      kind, key, version, step, head of the entry before as
+                                        msgpack; the latest changes
 ``s`` generation (1 byte) client        a session as msgpack; see ``kv._sessions``
+``l`` lease (8 bytes)                   a lease as msgpack: ``LeaseRow``
+``k`` lease (8 bytes) key               empty; the keys under each lease
+``d`` expires (8 bytes) lease (8)       empty; the leases, by the time they end
+``o`` lessor                            the number of its leases (8 bytes)
 ``m``                                   ``Meta`` as msgpack
 ======================================  =====================================================
+
+The life of an entry is 0 for ever, the time at which it expires, or with the highest bit set the
+number of its lease.
 """
 
+from hashlib import blake2b
 from struct import Struct
 from typing import Final, NamedTuple, final
 
 import msgspec
 
-from lanemq.wire.kv import HASH_BYTES
+from lanemq.wire.kv import HASH_BYTES, Entry
 
 ENTRY: Final = b"e"
 EXPIRY: Final = b"x"
 CHANGE: Final = b"c"
 SESSION: Final = b"s"
+LEASE: Final = b"l"
+LEASED: Final = b"k"
+DEADLINE: Final = b"d"
+LESSOR: Final = b"o"
 META: Final = b"m"
 HEAD: Final = Struct(">QQQQQ")
 CHANGE_PLACE: Final = Struct(">QI")
 _CHANGE_KEY: Final = Struct(">cQI").pack
+LIFE: Final = slice(HEAD.size - 8, HEAD.size)
+"""The life in the row of an entry."""
 NO_QUEUE: Final = -1
+BY_LEASE: Final = 1 << 63
+"""The bit of a life that is the number of a lease."""
 HASH_MASK: Final = (1 << 8 * HASH_BYTES) - 1
 
 
@@ -38,7 +55,18 @@ class Stored(NamedTuple):
     modified: int
     create_time_ms: int
     update_time_ms: int
-    expires_ms: int
+    life: int
+    """As the row has it; see above."""
+
+    @property
+    def expires_ms(self) -> int:
+        """The time at which it expires; 0 for one that does not, or is under a lease."""
+        return 0 if self.life & BY_LEASE else self.life
+
+    @property
+    def lease(self) -> int:
+        """The number of its lease; 0 for none."""
+        return self.life & ~BY_LEASE if self.life & BY_LEASE else 0
 
 
 @final
@@ -50,6 +78,21 @@ class ChangeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     version: int
     step: int = -1
     """The step of the record that has the value; -1 for none."""
+    before: bytes | None = None
+    """The head of the entry before the change, empty if there was none; None in a row that an
+    earlier version wrote."""
+
+
+@final
+class LeaseRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A lease."""
+
+    ttl_ms: int
+    expires_ms: int
+    """The time of the log at which it ends, unless it is kept alive."""
+    lessor: str
+    keys: int = 0
+    """Number of keys under it."""
 
 
 @final
@@ -72,13 +115,13 @@ class Meta(msgspec.Struct, array_like=True):
     generation_ms: int = 0
     """The clock when it began."""
     next_expiry_ms: int = 0
-    """No entry expires before; 0 where none does at all."""
+    """No entry or lease expires before; 0 where none does at all."""
     changes: int = 0
     """Number of rows of changes."""
     changes_from: int = 0
     """Changes before this position are not known any more."""
     lost: bool = False
-    """True if the log has lost records that the state needs; only a clear mends that."""
+    """True if the log has lost records that the state needs; only a clear fixes that."""
     partition: int = 0
     partitions: int = 1
     """Number of partitions of the namespace, of which this is one; 0 where a lost state does not
@@ -90,11 +133,33 @@ class Meta(msgspec.Struct, array_like=True):
     """The position of a record less its offset in that queue."""
     first: int = 0
     """Position of the first record in that queue: those before are at other brokers."""
+    identity: str = ""
+    """The identity of the namespace; empty before the record that says it, which a log of an
+    earlier version gets once. Before that record versions begin again at 1 after an absence."""
+    floor: int = 0
+    """The greatest version of any entry that is gone: a new entry gets a greater one."""
+    top: int = 0
+    """The greatest version of any entry, gone or not."""
+    restored: int = 0
+    """Entries with lower versions were loaded from a snapshot: the next put of one gets a greater
+    version."""
+    deleted: bool = False
+    """True once the namespace was deleted: nothing is served or done any more."""
+    importing: bool = False
+    """True from the begin of an import to its end: what is here is a part of the snapshot."""
+    stale_from: int = -1
+    """Rows of changes from this position up to ``changes_from`` are not known any more, but still
+    there; -1 where there are none."""
+    leases: int = 0
+    """Number of leases."""
+    lease_sum: bytes = b""
+    """Sum of the hashes of all leases; empty where there are none."""
 
 
 _META_ENCODER: Final = msgspec.msgpack.Encoder()
 _META: Final = msgspec.msgpack.Decoder(Meta)
 _CHANGE: Final = msgspec.msgpack.Decoder(ChangeRow)
+_LEASE: Final = msgspec.msgpack.Decoder(LeaseRow)
 
 
 def decode_meta(row: bytes | None) -> Meta:
@@ -102,14 +167,14 @@ def decode_meta(row: bytes | None) -> Meta:
     return Meta() if row is None else _META.decode(row)
 
 
-def encode_row(value: Meta) -> bytes:
+def encode_row(value: Meta | LeaseRow) -> bytes:
     """Encode a row."""
     return _META_ENCODER.encode(value)
 
 
-def encode_change(kind: int, key: bytes, version: int, step: int) -> bytes:
+def encode_change(kind: int, key: bytes, version: int, step: int, before: bytes) -> bytes:
     """Encode a row as if of a ``ChangeRow``, without making one."""
-    return _META_ENCODER.encode((kind, key, version, step))
+    return _META_ENCODER.encode((kind, key, version, step, before))
 
 
 def decode_change(row: bytes) -> ChangeRow:
@@ -117,14 +182,70 @@ def decode_change(row: bytes) -> ChangeRow:
     return _CHANGE.decode(row)
 
 
+def decode_lease(row: bytes) -> LeaseRow:
+    """Decode the row of a lease."""
+    return _LEASE.decode(row)
+
+
 def stored(row: bytes) -> Stored:
     """Decode the head of an entry's row."""
     return Stored._make(HEAD.unpack_from(row))
 
 
+def life_of(row: bytes) -> int:
+    """Return the life of an entry's row, as the row has it."""
+    return int.from_bytes(row[LIFE], "big")
+
+
+def entry_of(key: bytes, row: bytes) -> Entry:
+    """Decode an entry's row."""
+    return entry_with(key, row[HEAD.size :], *HEAD.unpack_from(row))
+
+
+def entry_with(
+    key: bytes,
+    value: bytes,
+    version: int,
+    modified: int,
+    created_ms: int,
+    updated_ms: int,
+    life: int,
+) -> Entry:
+    """Return the entry whose row has these fields."""
+    if life & BY_LEASE:
+        return Entry(key, value, version, modified, created_ms, updated_ms, lease=life & ~BY_LEASE)
+    return Entry(key, value, version, modified, created_ms, updated_ms, life)
+
+
+def row_hash(key: bytes, row: bytes) -> int:
+    """Hash a row; a state's hash is made of the sum of those of its rows."""
+    data = len(key).to_bytes(4, "big") + key + row
+    return int.from_bytes(blake2b(data, digest_size=HASH_BYTES).digest(), "big")
+
+
 def expiry_key(expires_ms: int, key: bytes) -> bytes:
     """Return the key of an entry's row among those that expire."""
     return EXPIRY + expires_ms.to_bytes(8, "big") + key
+
+
+def lease_key(lease: int) -> bytes:
+    """Return the key of a lease's row."""
+    return LEASE + lease.to_bytes(8, "big")
+
+
+def leased_key(lease: int, key: bytes) -> bytes:
+    """Return the key of an entry's row among those under its lease."""
+    return LEASED + lease.to_bytes(8, "big") + key
+
+
+def deadline_key(expires_ms: int, lease: int) -> bytes:
+    """Return the key of a lease's row among those by the time they end."""
+    return DEADLINE + expires_ms.to_bytes(8, "big") + lease.to_bytes(8, "big")
+
+
+def lessor_key(lessor: str) -> bytes:
+    """Return the key of the row with the number of a lessor's leases."""
+    return LESSOR + lessor.encode()
 
 
 def change_key(position: int, index: int) -> bytes:

@@ -10,7 +10,7 @@ class RocksCover(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The part of the log that RocksDB has durably. Positions count bytes of the log."""
 
     identity: str
-    """The id of the database, from its file ``IDENTITY``: another database starts anew."""
+    """The id of the database, from its file ``IDENTITY``: another database starts again."""
     begin: int
     """Position before which records may be missing."""
     end: int

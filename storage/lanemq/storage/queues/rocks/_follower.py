@@ -4,11 +4,12 @@ It first fills in what is older than all that RocksDB has (where that is wanted)
 after, both from the log and at a limited rate, and from then on writes what is handed over.
 """
 
-import logging
 from collections.abc import Iterator
 from typing import Final, final
 
 import trio
+
+from lanemq.local import get_logger
 
 from ...derive._sequence import add_damaged_offset, sequences_of
 from ...derive._units import Derivation
@@ -17,7 +18,7 @@ from ...log._records import Record
 from ...log._segments import Segments
 from ._writer import BATCH_ROWS, RocksIndex
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 INTERVAL_S: Final = 0.1
 MOST_ROWS: Final = 2 * BATCH_ROWS
 """The most records in a batch, where the next messages of a queue have to tell what is damaged."""

@@ -1,6 +1,6 @@
 """Rows for records that are read from the log again.
 
-They may have rows already, their queue may have been deleted and made anew in between, and rows
+They may have rows already, their queue may have been deleted and made again in between, and rows
 of newer messages may be there: the rows end up as if they had been written once, in order.
 """
 

@@ -5,13 +5,14 @@ writes offsets and the rest, some rows in a batch, and the version of the table 
 Source: RocketMQ 5.3.3, RocksDBConfigManager and the managers over it.
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import final
 
 import trio
+
+from lanemq.local import get_logger
 
 from ..._errors import StoreCorrupted
 from ...disk._files import Files
@@ -41,7 +42,7 @@ from ._table_reading import (
 )
 from ._values import dump_plain
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 
 @final

@@ -4,10 +4,11 @@
 are gone then.
 """
 
-import logging
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
+
+from lanemq.local import get_logger
 
 from ..._config import StoreConfig
 from ..._errors import ConfigInvalid, StartRefused
@@ -28,7 +29,7 @@ from ._table_reading import (
     stored_rows,
 )
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 SHOWN_NAMES = 10
 
 

@@ -127,7 +127,7 @@ class Direction(enum.Enum):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Ruling:
     """A direction, and the reason."""
 
     direction: Direction
@@ -148,19 +148,19 @@ def contents_sha256(rows: Rows, others: bytes) -> str:
     return digest.hexdigest()
 
 
-def direction(kind: Kind, json: JsonSide, rocks: RocksSide, later: Later) -> Verdict:
+def direction(kind: Kind, json: JsonSide, rocks: RocksSide, later: Later) -> Ruling:
     """Decide the direction of a start with RocksDB."""
     marker = rocks.marker
     if not json.rows:
-        return Verdict(Direction.KEEP, "there is nothing in JSON")
+        return Ruling(Direction.KEEP, "there is nothing in JSON")
     if marker is not None and json.sha256 == marker.json_sha256:
         if marker.suppressed:
-            return Verdict(Direction.ADD, "the JSON file was passed over so far")
-        return Verdict(Direction.KEEP, "the JSON file has not changed since it was taken over")
+            return Ruling(Direction.ADD, "the JSON file was passed over so far")
+        return Ruling(Direction.KEEP, "the JSON file has not changed since it was taken over")
     if not rocks.rows:
-        return Verdict(Direction.MERGE, "there is nothing in RocksDB yet")
+        return Ruling(Direction.MERGE, "there is nothing in RocksDB yet")
     if json.rows == rocks.rows and json.others == rocks.others:
-        return Verdict(Direction.KEEP, "both sides agree")
+        return Ruling(Direction.KEEP, "both sides agree")
     if marker is not None:
         return _since(kind, marker, json, rocks, later)
     if kind.holds_offsets:
@@ -168,50 +168,50 @@ def direction(kind: Kind, json: JsonSide, rocks: RocksSide, later: Later) -> Ver
     return _foreign_configs(json, rocks, later)
 
 
-def _since(kind: Kind, marker: Marker, json: JsonSide, rocks: RocksSide, later: Later) -> Verdict:
+def _since(kind: Kind, marker: Marker, json: JsonSide, rocks: RocksSide, later: Later) -> Ruling:
     """Decide where the JSON file has changed since the marker was written."""
     if json.sha256 in marker.older_json:
-        return Verdict(Direction.KEEP, "the JSON file is older than the last one seen", stale=True)
+        return Ruling(Direction.KEEP, "the JSON file is older than the last one seen", stale=True)
     if rocks.sha256 == marker.rocks_sha256 != "":
-        return Verdict(Direction.REPLACE, "only the JSON file changed since the export")
+        return Ruling(Direction.REPLACE, "only the JSON file changed since the export")
     if later is Later.JSON:
-        return Verdict(Direction.MERGE, "the JSON file changed since it was taken over")
+        return Ruling(Direction.MERGE, "the JSON file changed since it was taken over")
     if later is Later.ROCKSDB:
-        return Verdict(Direction.ADD, "the JSON file changed, RocksDB was written after that")
+        return Ruling(Direction.ADD, "the JSON file changed, RocksDB was written after that")
     if kind.holds_offsets:
         return _doubtful(Direction.SMALLER)
     return _doubtful(Direction.MERGE)
 
 
-def _foreign_offsets(json: JsonSide, rocks: RocksSide, later: Later) -> Verdict:
+def _foreign_offsets(json: JsonSide, rocks: RocksSide, later: Later) -> Ruling:
     """Decide for offsets in a database that only 5.3.3 has written, where counters mean little."""
     if later is Later.JSON:
-        return Verdict(Direction.MERGE, "the JSON file was written last")
+        return Ruling(Direction.MERGE, "the JSON file was written last")
     if rocks.counter is not None and json.counter > rocks.counter:
-        return Verdict(Direction.MERGE, "the JSON file has the higher version")
+        return Ruling(Direction.MERGE, "the JSON file has the higher version")
     if later is Later.ROCKSDB:
-        return Verdict(Direction.ADD, "RocksDB was written last")
+        return Ruling(Direction.ADD, "RocksDB was written last")
     return _doubtful(Direction.SMALLER)
 
 
-def _foreign_configs(json: JsonSide, rocks: RocksSide, later: Later) -> Verdict:
+def _foreign_configs(json: JsonSide, rocks: RocksSide, later: Later) -> Ruling:
     """Decide for topics or groups in a database that only 5.3.3 has written.
 
-    A lower version proves nothing: 4.9 counts groups anew.
+    A lower version proves nothing: 4.9 counts groups again.
     """
     if rocks.counter is None:
-        return Verdict(Direction.MERGE, "RocksDB has no version: a merge was interrupted")
+        return Ruling(Direction.MERGE, "RocksDB has no version: a merge was interrupted")
     if json.counter > rocks.counter:
-        return Verdict(Direction.MERGE, "the JSON file has the higher version")
+        return Ruling(Direction.MERGE, "the JSON file has the higher version")
     if later is Later.JSON:
-        return Verdict(Direction.MERGE, "the JSON file was written last")
+        return Ruling(Direction.MERGE, "the JSON file was written last")
     if later is Later.UNKNOWN:
         return _doubtful(Direction.ADD)
-    return Verdict(Direction.KEEP, "RocksDB was written last, and has no lower version", stale=True)
+    return Ruling(Direction.KEEP, "RocksDB was written last, and has no lower version", stale=True)
 
 
-def _doubtful(how: Direction) -> Verdict:
-    return Verdict(how, "nothing tells which side was written last", in_doubt=True)
+def _doubtful(how: Direction) -> Ruling:
+    return Ruling(how, "nothing tells which side was written last", in_doubt=True)
 
 
 def merged(kind: Kind, how: Direction, json: Rows, rocks: Rows) -> dict[str, bytes]:

@@ -6,7 +6,6 @@ same again. The verdict of file times is kept in a file meanwhile: opening a dat
 Source: RocketMQ 5.3.3, RocksDBTopicConfigManager.merge and its kin.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -14,11 +13,11 @@ from typing import Final
 
 import msgspec
 
+from lanemq.local import get_logger, replace_file
 from lanemq.wire.bodies import DataVersion
 
 from ..._errors import ConfigInvalid
 from ...disk._files import Files
-from ...disk._replacement import replace_file
 from ...rocks._files import is_present
 from .._document import Document
 from ._database import (
@@ -40,7 +39,7 @@ from ._rule import (
     Later,
     Marker,
     RocksSide,
-    Verdict,
+    Ruling,
     contents_sha256,
     differing,
     direction,
@@ -58,7 +57,7 @@ from ._table_reading import (
 )
 from ._values import dump_plain
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 EVIDENCE_FILE: Final = "upgradeEvidence.json"
 SHOWN_NAMES: Final = 20
@@ -130,7 +129,7 @@ def _write(path: Path, changes: Sequence[Change]) -> ConfigDatabase:
 
 
 def _taken_over(
-    kind: Kind, path: Path, verdict: Verdict, json: FromJson, rocks: FromRocks, now_ms: int
+    kind: Kind, path: Path, verdict: Ruling, json: FromJson, rocks: FromRocks, now_ms: int
 ) -> Iterator[Change]:
     """Return all changes of one conversion; changes of existing rows are logged."""
     before = rocks.side.rows
@@ -179,7 +178,7 @@ def _marked(json: JsonSide, rocks: RocksSide) -> list[Change]:
 
 
 def _suppressed(
-    kind: Kind, path: Path, json: JsonSide, rocks: RocksSide, verdict: Verdict
+    kind: Kind, path: Path, json: JsonSide, rocks: RocksSide, verdict: Ruling
 ) -> list[Change]:
     """Log what is not taken over, and remember that; a later start may add it."""
     lacking = sorted(json.rows.keys() - rocks.rows.keys())
@@ -208,7 +207,7 @@ def _shown(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _report(path: Path, verdict: Verdict, json: JsonSide, rocks: RocksSide) -> None:
+def _report(path: Path, verdict: Ruling, json: JsonSide, rocks: RocksSide) -> None:
     if verdict.stale:
         LOGGER.warning(
             "%s: stale JSON: %s. It does not count; what differs: %s",

@@ -139,7 +139,7 @@ def read_others(kind: Kind, database: ConfigDatabase) -> dict[str, Any]:
     except RemoteProtocolError as error:
         raise ConfigInvalid(f"{database.path}: {error}") from error
     if kind is OFFSETS:
-        others.setdefault(GROUP_TOPIC_MAP, {})  # made anew at each export
+        others.setdefault(GROUP_TOPIC_MAP, {})  # made again at each export
     return others
 
 

@@ -17,7 +17,7 @@ class Severity(enum.Enum):
     """The severity of a finding."""
 
     PROBLEM = "problem"
-    """The store has a fault that no start of a broker mends by itself."""
+    """The store has a fault that no start of a broker fixes by itself."""
     NOTE = "note"
     """A remark; nothing has to be done, or the next start does it."""
 
@@ -56,4 +56,4 @@ class Finding:
     """Queue offset of the first of them."""
 
 
-REPAIR = "`lanemq store repair DIR` makes them anew from the log"
+REPAIR = "`lanemq store repair DIR` makes them again from the log"

@@ -1,5 +1,5 @@
 """The judgement on the checks of the queues: the differences that matter, and those a start
-mends."""
+fixes."""
 
 from collections.abc import Iterator, Mapping
 from typing import final
@@ -53,7 +53,7 @@ class QueueJudge:
         self._redo_start = redo_start(store)
         self._gone = Tally()
         self.broken: list[tuple[str, int]] = []
-        """Queues whose files contradict the log, and that no start mends."""
+        """Queues whose files contradict the log, and that no start fixes."""
         self.broken_rows = False
         self.resume_at: dict[tuple[str, int], int] = {}
         """Broken queue without a message -> offset for the next one."""
@@ -248,9 +248,9 @@ class QueueJudge:
             what = "messages are newer than the last unit"
             if check.behind.count == records:
                 what = "messages, which is all of them, have no unit"
-            mended = check.behind.position >= self._redo_start
-            severity = Severity.PROBLEM if is_read and not mended else Severity.NOTE
-            way_on = NEXT_START if is_read and mended else REPAIR
+            fixed = check.behind.position >= self._redo_start
+            severity = Severity.PROBLEM if is_read and not fixed else Severity.NOTE
+            way_on = NEXT_START if is_read and fixed else REPAIR
             if not is_read:
                 way_on = (
                     FILL_ROCKSDB

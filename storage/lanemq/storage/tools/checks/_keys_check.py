@@ -11,6 +11,7 @@ from lanemq.wire import SysFlag
 
 from ..._search import first_offset
 from ...index._key_hashes import Key, key_hashes
+from ...index._keys import split_keys
 from ...index._slots import SLOT_BYTES
 from ..reading._index_files import IndexFileView
 from ._rows import Fields
@@ -118,7 +119,7 @@ def keys_in(rows: list[Fields]) -> list[Key]:
             if b" " not in keys:
                 found.append((position, topic, keys))
             else:
-                found += [(position, topic, key) for key in keys.split(b" ") if key]
+                found += [(position, topic, key) for key in split_keys(keys)]
     return found
 
 

@@ -7,16 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from lanemq.wire.kv import kv_namespace, kv_topic, parse_partition
+from lanemq.wire.kv import OpType, encode_drop, kv_namespace, kv_topic, parse_partition
 
+from ..._errors import StoreCorrupted
+from ...kv._copy import ALL_BEGIN, ALL_END
 from ...kv._log import log_record
 from ...kv._outcomes import LogRecord
 from ...kv._state import State
-from ...kv._sums import row_hash
 from ...kv.engines._opening import DIRECTORY
-from ...kv.engines._rows import ENTRY, HASH_MASK, NO_QUEUE, SESSION, Meta, after_prefix
+from ...kv.engines._rows import (
+    ENTRY,
+    HASH_MASK,
+    LEASE,
+    NO_QUEUE,
+    SESSION,
+    Meta,
+    after_prefix,
+    row_hash,
+)
 from ...log._records import LogWalk
 from ..reading._directory import StoreDirectory, read_store
+from ..reading._kv_bases import damaged_bases
 from ..reading._kv_states import open_states
 from ..reading._settings import NO_SETTINGS, BrokerSettings
 from ._findings import Finding, Part, Progress, Severity, no_progress
@@ -25,6 +36,8 @@ if TYPE_CHECKING:  # the binding comes with the server, and is needed only where
     from ...kv.engines._engine import Engine
 
 BATCH: Final = 1000
+REMOVE: Final = "remove that file: its broker writes another one while the partition is open"
+REPAIR: Final = "run `lanemq store repair`: the next start makes it of the log, as far as that goes"
 
 
 @final
@@ -62,22 +75,43 @@ class KvReport:
 def verify_kv(
     root: Path, *, settings: BrokerSettings = NO_SETTINGS, progress: Progress = no_progress
 ) -> KvReport:
-    """Replay the logs of all namespaces, and compare the states' hashes. Nothing is changed.
+    """Read every row, replay the logs of all namespaces, and compare the states' hashes.
+
+    Nothing is changed.
 
     Raises ``NotAStore``, ``StoreLocked``, ``StoreCorrupted`` and ``OSError``.
     """
     findings: list[Finding] = []
     reports: list[NamespaceReport] = []
-    with (
-        read_store(root, settings=settings) as store,
-        open_states(store.root) as states,
-        _replay(store, states, progress) as replay,
-    ):
+    try:
+        with read_store(root, settings=settings) as store:
+            findings += judge_bases(store.root)
+            unreadable: dict[str, str] = {}
+            with open_states(store.root, unreadable) as states:
+                _compare(store, states, unreadable, reports, findings, progress)
+    except StoreCorrupted as error:
+        findings.append(_finding(Severity.PROBLEM, str(error), REPAIR))
+    return KvReport(root, reports, findings)
+
+
+def _compare(
+    store: StoreDirectory,
+    states: dict[str, State],
+    unreadable: dict[str, str],
+    reports: list[NamespaceReport],
+    findings: list[Finding],
+    progress: Progress,
+) -> None:
+    for name, why in unreadable.items():
+        findings.append(_finding(Severity.PROBLEM, f"namespace {name}: {why}", REPAIR))
+    with _replay(store, states, progress) as replay:
         for name in sorted(states.keys() | replay.spans.keys()):
+            if name in unreadable:
+                continue
             begin, end = replay.spans.get(name, (0, 0))
             state = states.get(name)
             if state is not None and state.meta.queue_id == NO_QUEUE:
-                findings += _judge_rows(name, state)  # its log goes on at another broker
+                findings += _judge_rows(name, state)  # its log continues at another broker
                 continue
             if state is None:
                 findings.append(_not_there(name, begin, end))
@@ -102,7 +136,6 @@ def verify_kv(
                 )
             )
             findings += _judge(reports[-1], state)
-    return KvReport(root, reports, findings)
 
 
 @final
@@ -113,21 +146,44 @@ class _Replay:
         self._engine = engine
         self._compared = compared
         self._waiting: dict[str, list[LogRecord]] = {}
+        self._identities: dict[str, str] = {}
         self.states: dict[str, State] = {}
         self.spans: dict[str, tuple[int, int]] = {}
         """Namespace -> numbers of the first record in the log, and behind the last."""
 
     def take(self, name: str, record: LogRecord) -> None:
         """Take a record of the log."""
-        begin, _ = self.spans.get(name, (record.position, 0))
+        begin, end = self.spans.get(name, (record.position, 0))
+        if record.position < end:  # the log of a later namespace, after this one was deleted
+            self._forget(name)
+            begin = record.position
         self.spans[name] = begin, record.position + 1
         compared = self._compared.get(name)
+        if record.identity:
+            self._identities.setdefault(name, record.identity)
+        if compared is None and self._deletes(name, record):
+            self._forget(name)
+            return
         if begin or compared is None or record.position >= compared.meta.next:
             return
         waiting = self._waiting.setdefault(name, [])
         waiting.append(record)
         if len(waiting) >= BATCH:
             self.finish()
+
+    def _deletes(self, name: str, record: LogRecord) -> bool:
+        """Return whether a record deletes a namespace, of which there is no state any more."""
+        identity = self._identities.get(name)
+        return record.op_type == OpType.DROP and record.body == encode_drop(identity or "")
+
+    def _forget(self, name: str) -> None:
+        """Forget the records of a deleted namespace."""
+        self.spans.pop(name, None)
+        self._waiting.pop(name, None)
+        self._identities.pop(name, None)
+        state = self.states.pop(name, None)
+        if state is not None:
+            state.table.write([(ALL_BEGIN, ALL_END)], {})
 
     def finish(self) -> None:
         """Apply the records that were taken."""
@@ -192,7 +248,7 @@ def _judge(report: NamespaceReport, state: State) -> Iterator[Finding]:
             Severity.PROBLEM,
             f"namespace {name}: {report.records} records are in the state, but the log ends at "
             f"{report.log_end}",
-            f"move DIR/{DIRECTORY} away: the broker makes it anew from the log, if that goes "
+            f"move DIR/{DIRECTORY} away: the broker makes it again from the log, if that goes "
             "back to the beginning",
         )
     if report.replayed_hash is not None and report.replayed_hash != report.hash:
@@ -200,7 +256,7 @@ def _judge(report: NamespaceReport, state: State) -> Iterator[Finding]:
             Severity.PROBLEM,
             f"namespace {name}: the state's hash is {report.hash}, but the log's first "
             f"{report.records} records make {report.replayed_hash}",
-            f"move DIR/{DIRECTORY} away: the broker makes it anew from the log",
+            f"move DIR/{DIRECTORY} away: the broker makes it again from the log",
         )
     if report.replayed_hash is None and not report.lost:
         first = max(report.log_begin, state.meta.first)
@@ -213,20 +269,29 @@ def _judge(report: NamespaceReport, state: State) -> Iterator[Finding]:
 
 def _judge_rows(name: str, state: State) -> Iterator[Finding]:
     entries = sum(row_hash(key[1:], row) for key, row in state.table.items(ENTRY, b"f"))
-    sessions = [
+    others = [
         sum(row_hash(key, row) for key, row in state.table.items(prefix, after_prefix(prefix)))
-        for prefix in (SESSION + b"\0", SESSION + b"\1")
+        for prefix in (SESSION + b"\0", SESSION + b"\1", LEASE)
     ]
-    kept = [state.meta.entry_sum, *state.meta.session_sums]
-    for total, expected in zip([entries, *sessions], kept, strict=True):
+    kept = [state.meta.entry_sum, *state.meta.session_sums, state.meta.lease_sum]
+    for total, expected in zip([entries, *others], kept, strict=True):
         if total & HASH_MASK != int.from_bytes(expected, "big"):
             yield _finding(
                 Severity.PROBLEM,
                 f"namespace {name}: its rows are not those that its hash was made of",
-                f"move DIR/{DIRECTORY} away: the broker makes it anew from the log, if that goes "
+                f"move DIR/{DIRECTORY} away: the broker makes it again from the log, if that goes "
                 "back to the beginning",
             )
             break
+
+
+def judge_bases(root: Path) -> Iterator[Finding]:
+    """Read the bases of partitions; what is wrong with one harms nobody until it is needed.
+
+    Raises ``OSError``.
+    """
+    for what in damaged_bases(root).values():
+        yield _finding(Severity.PROBLEM, what, REMOVE)
 
 
 def _not_there(name: str, begin: int, end: int) -> Finding:

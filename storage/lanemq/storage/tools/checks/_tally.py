@@ -103,7 +103,7 @@ class QueueSpan:
     gaps: Tally = field(default_factory=Tally)
     """Offsets that no record has, between two records."""
     restarts: Tally = field(default_factory=Tally)
-    """Records with which the queue began anew, at its first offset or before it."""
+    """Records with which the queue began again, at its first offset or before it."""
     reused: Tally = field(default_factory=Tally)
     """Records whose offset an older message had: the queue goes on there, and what was at that
     offset and behind it cannot be reached."""

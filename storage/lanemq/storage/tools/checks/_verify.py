@@ -138,6 +138,9 @@ def _verify(store: StoreDirectory, found: RowsFound, *, jobs: int, progress: Pro
             deleted=noted.deleted if noted is not None else {},
         )
         findings += judge.run(progress)
+        if rows is not None and not judge.broken_rows:
+            unreadable = _unread_rows(store, rows)
+            findings += unreadable
         chains = Tally()
         for file in store.index_files() if has_keys else ():
             chains.merge(check_chains(file))
@@ -198,6 +201,15 @@ def rows_of(store: StoreDirectory, stack: ExitStack) -> tuple[RowsView | None, l
     return rows, []
 
 
+def _unread_rows(store: StoreDirectory, rows: RowsView) -> list[Finding]:
+    """Read the rows that no check has looked at, too: damage there would stop writers."""
+    try:
+        rows.read_all()
+    except RocksFault as error:
+        return [_unreadable(f"{store.consume_queue}: {error.strerror}")]
+    return []
+
+
 def with_readable_rows(store: StoreDirectory, look: Callable[[RowsFound], FoundT]) -> FoundT:
     """Check a store with its RocksDB; and without, where a part of it proves unreadable."""
     try:
@@ -215,6 +227,6 @@ def _unreadable(what: str) -> Finding:
         severity=Severity.PROBLEM,
         part=Part.ROCKSDB,
         what=what,
-        way_on="`lanemq store repair DIR` moves its files aside and makes it anew from the log; so"
+        way_on="`lanemq store repair DIR` moves its files aside and makes it again from the log; so"
         " does lanemq's next start that uses it",
     )

@@ -23,7 +23,7 @@ KEY_FIELDS = Struct(f"{INDEX_ENTRY_FIELDS.format[:3]}{ENTRY_BYTES - 12}x")
 
 @final
 class IndexFileView:
-    """A file of the key index, which ``entries`` and ``slots`` open anew."""
+    """A file of the key index, which ``entries`` and ``slots`` open again."""
 
     def __init__(self, path: Path, sizes: IndexSizes) -> None:
         self.path = path

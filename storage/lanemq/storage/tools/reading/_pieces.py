@@ -1,6 +1,6 @@
 """The files of one sequence of bytes, for reading only.
 
-``Segments`` is for the store, which mends what a crash left; nothing here writes, not even on
+``Segments`` is for the store, which fixes what a crash left; nothing here writes, not even on
 a file system that would let it.
 """
 

@@ -11,6 +11,7 @@ from ...queues.rocks._queue_rows import OFFSET_MAX, QueueRows
 from ...queues.rocks._rocks_units import RocksUnits
 from ...queues.rocks._row_format import OffsetRow
 from ...rocks import QueueDatabase
+from ...rocks._family import Family
 from ._units import RowsUnits
 
 
@@ -23,6 +24,11 @@ class RowsView:
         self.directory = directory
         self._database = QueueDatabase(directory, read_only=True)
         self._rows = QueueRows(self._database)
+
+    def read_all(self) -> None:
+        """Read every row, whatever it is about. Raises ``OSError``."""
+        for family in (self._database.units, self._database.bounds):
+            Family(family, self.directory).read_all()
 
     def watermark(self) -> int:
         """Return the position behind the newest message that has rows; 0 where there is no such

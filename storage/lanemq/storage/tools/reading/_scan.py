@@ -114,9 +114,11 @@ def damage_between(log: ScannedLog, position: int, end: int, why: str) -> Damage
     return Damage(DamageKind.GAP if is_gap else DamageKind.BYTES, position, end, why)
 
 
-def find_record(log: ScannedLog, begin: int, end: int, *, check_crc: bool = True) -> int | None:
+def find_record(
+    log: ScannedLog, begin: int, end: int, *, check_crc: bool = True, lenient: bool = False
+) -> int | None:
     """Return the position of the first whole record in ``begin`` to ``end``, or of the file behind
-    a blank."""
+    a blank. ``lenient``: see ``check_record``."""
     for position, data in log.data(begin, end, chunk_bytes=SEARCHED_BYTES):
         # A record's signature may lie across two chunks, but never across files.
         overlap = min(MAGIC_AT + 3, position - log.start_of(position))
@@ -124,6 +126,8 @@ def find_record(log: ScannedLog, begin: int, end: int, *, check_crc: bool = True
         data = log.read(position, overlap) + data
         for offset in record_candidates(data):
             at = position + offset
-            if at >= begin and record_at(log, at, check_crc=check_crc) is not None:
+            if at < begin:
+                continue
+            if record_at(log, at, check_crc=check_crc, lenient=lenient) is not None:
                 return at
     return None

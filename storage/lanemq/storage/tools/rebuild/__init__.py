@@ -1,1 +1,1 @@
-"""Indexes made anew from the log."""
+"""Indexes made again from the log."""

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Final, final
 
+from lanemq.local import sync_path
+
 from ..._layouts import UNIT_BYTES
 from ...derive._units import DerivedUnit
 from ...disk._files import Files
-from ...disk._real_files import sync_path
 from ...log._segments import Segments
 from ...queues.files._consume_queue import FileConsumeQueue
 
@@ -40,7 +41,7 @@ class QueueBuilder:
     def add(self, unit: DerivedUnit) -> None:
         """Add the unit of the next message; blanks take the place of those that are gone.
 
-        An offset that goes back is one handed out again, or that of a topic that was made anew:
+        An offset that goes back is one handed out again, or that of a topic that was made again:
         the queue goes on there, and what was from there on does not count.
         """
         queue, offset = self._queue, unit.queue_offset

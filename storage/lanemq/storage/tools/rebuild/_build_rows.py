@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, final
 
+from lanemq.local import FILE_MODE, make_directories, sync_path
+
 from ...derive._units import DerivedUnit
-from ...disk._real_files import sync_path
 from ...queues.rocks._queue_rows import OFFSET_MAX, QueueRows
 from ...queues.rocks._row_format import OffsetRow
 from ...rocks import QueueDatabase, move_aside
@@ -30,7 +31,7 @@ class RowsBuilder:
     def add(self, unit: DerivedUnit) -> None:
         """Add the row of the next message of a queue.
 
-        An offset that goes back is one handed out again, or that of a topic that was made anew:
+        An offset that goes back is one handed out again, or that of a topic that was made again:
         what was from there on goes.
         """
         name, offset = unit[:2], unit.queue_offset
@@ -73,12 +74,12 @@ def swap_database(new: Path, directory: Path, now_ms: int) -> Path | None:
     that was interrupted is finished by calling this again: nothing of the new one is moved
     before all of the old one is away. Source of what is moved aside: ``move_aside``.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directories(directory)
     marker = new.with_name(f"{new.name}{MOVED}")
     aside = None
     if not marker.exists():
         aside = move_aside(directory, now_ms)
-        marker.touch()
+        marker.touch(FILE_MODE)
         sync_path(directory)
         sync_path(marker.parent)
     for path in sorted(new.iterdir()):
@@ -94,7 +95,7 @@ def mark_ready(new: Path) -> None:
     """Note that a database is whole, so that an interrupted swap of it can be finished."""
     for path in (*new.iterdir(), new):
         sync_path(path)
-    new.with_name(f"{new.name}{READY}").touch()
+    new.with_name(f"{new.name}{READY}").touch(FILE_MODE)
     sync_path(new.parent)
 
 

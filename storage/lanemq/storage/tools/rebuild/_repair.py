@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import final
 
+from lanemq.local import make_directories, sync_path
 from lanemq.wire import SystemTopic
 
 from ..._clock import system_clock_ms
 from ..._errors import StoreError
 from ..._layouts import UNIT_BYTES
 from ...checkpoint._watermarks import note_queues
-from ...disk._real_files import RealFiles, sync_path
+from ...disk._real_files import RealFiles
 from ...log._cut import cut_log
 from ...log._segments import Segments
 from ...queues._queues import digest_of_files
@@ -29,6 +30,7 @@ from ..reading._settings import NO_SETTINGS, BrokerSettings
 from ._build_rows import finish_swap, mark_ready, swap_database
 from ._losses import Loss, losses_of_files, losses_of_rows
 from ._rebuild import Rebuild
+from ._repair_kv import kv_actions, kv_damage, repair_kv
 from ._repair_report import Action, RepairReport
 from ._swap import replace_files
 
@@ -44,10 +46,10 @@ def repair_store(
     jobs: int = 1,
     progress: Progress = no_progress,
 ) -> RepairReport:
-    """Check a store, and mend what can be mended from its log.
+    """Check a store, and fix what can be fixed from its log.
 
     The log itself is touched only to cut off the remains of a write behind its last record.
-    ``everything``: all indexes are made anew, whatever is found. ``queue_file_bytes``: of queue
+    ``everything``: all indexes are made again, whatever is found. ``queue_file_bytes``: of queue
     files (mappedFileSizeConsumeQueue), which matters where none is left to tell. Where brokers
     can read messages now that they could not read afterwards, the report lists them, and the
     queue, or the RocksDB, is left alone; with ``allow_loss`` it is replaced.
@@ -57,14 +59,7 @@ def repair_store(
     new, and it can be run again.
     """
     if dry_run:
-        with read_store(root, settings=settings) as store:
-            store = _with_size(store, queue_file_bytes)
-            verified = verify_directory(store, jobs=jobs, progress=progress)
-            repair = _Repair(store, verified, everything, progress)
-            report = RepairReport(verified.report, repair.plan(), is_dry=True)
-            with tempfile.TemporaryDirectory(prefix="lanemq-repair-") as name:
-                report.losses = repair.build(Path(name) / TEMPORARY)
-            return report
+        return _planned(root, settings, everything, queue_file_bytes, jobs, progress)
     look = partial(look_into, root, settings=settings)
     look()  # before a lock file is made where there is no store
     with exclusive_lock(root):
@@ -75,6 +70,9 @@ def repair_store(
         verified = verify_directory(store, jobs=jobs, progress=progress)
         repair = _Repair(store, verified, everything, progress)
         report = RepairReport(verified.report, allow_loss=allow_loss)
+        found, damaged = kv_damage(root)
+        verified.report.findings += found
+        repair_kv(root, damaged)
         if repair.plan():
             backup = _backup_directory(root)
             try:
@@ -90,8 +88,33 @@ def repair_store(
             repair.put_in_place(backup)
             shutil.rmtree(temporary, ignore_errors=True)  # nothing is built for a torn tail
             report.backup = backup if backup.exists() else None
+        if report.actions or damaged:
+            report.actions += kv_actions(damaged)
             store = _with_size(look(), queue_file_bytes)
             report.after = verify_directory(store, jobs=jobs, progress=progress).report
+            report.after.findings += kv_damage(root)[0]
+        return report
+
+
+def _planned(
+    root: Path,
+    settings: BrokerSettings,
+    everything: bool,
+    queue_file_bytes: int | None,
+    jobs: int,
+    progress: Progress,
+) -> RepairReport:
+    """Return what a repair would do."""
+    with read_store(root, settings=settings) as store:
+        store = _with_size(store, queue_file_bytes)
+        verified = verify_directory(store, jobs=jobs, progress=progress)
+        repair = _Repair(store, verified, everything, progress)
+        found, damaged = kv_damage(root)
+        verified.report.findings += found
+        actions = repair.plan() + kv_actions(damaged)
+        report = RepairReport(verified.report, actions, is_dry=True)
+        with tempfile.TemporaryDirectory(prefix="lanemq-repair-") as name:
+            report.losses = repair.build(Path(name) / TEMPORARY)
         return report
 
 
@@ -145,16 +168,16 @@ class _Repair:
             actions.append(
                 Action(
                     Part.FILES,
-                    f"make the files of {count} {'queue' if count == 1 else 'queues'} anew",
+                    f"make the files of {count} {'queue' if count == 1 else 'queues'} again",
                     count,
                 )
             )
         if self._rows:
-            what = "make the queues in RocksDB anew"
+            what = "make the queues in RocksDB again"
             actions.append(Action(Part.ROCKSDB, what, len(self._verified.known_queues)))
         if self._keys:
             count = len(index_paths(self._store.root / "index"))
-            actions.append(Action(Part.KEYS, f"make the key index anew ({count} files)", count))
+            actions.append(Action(Part.KEYS, f"make the key index again ({count} files)", count))
         return actions
 
     def build(self, temporary: Path) -> list[Loss]:
@@ -225,7 +248,7 @@ class _Repair:
             mark_ready(self._rebuild.rocksdb)
             aside = swap_database(self._rebuild.rocksdb, store.consume_queue, system_clock_ms())
             if aside is not None:
-                backup.mkdir(exist_ok=True)
+                make_directories(backup)
                 aside.rename(backup / "rocksdb")
         if self._keys:
             new = index_paths(self._rebuild.index)

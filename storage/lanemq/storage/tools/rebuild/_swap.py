@@ -1,19 +1,18 @@
 """Replacing files so that a kill at any moment leaves the store no worse.
 
 Every file is replaced by one rename, and has a second name in a backup before. A repair that
-was killed is simply run again: what is still wrong is made anew.
+was killed is simply run again: what is still wrong is made again.
 """
 
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from ...disk._real_files import sync_path
+from lanemq.local import copy_file, make_directories, sync_path
 
 
 def keep(path: Path, backup: Path) -> None:
     """Give a file a second name in ``backup``, or a copy there where the disk has no such names."""
-    backup.mkdir(parents=True, exist_ok=True)
+    make_directories(backup)
     target = backup / path.name
     with suppress(FileNotFoundError):
         target.unlink()
@@ -21,7 +20,7 @@ def keep(path: Path, backup: Path) -> None:
         target.hardlink_to(path)
     except OSError:
         copy = target.with_name(f"{target.name}.tmp")
-        shutil.copyfile(path, copy)
+        copy_file(path, copy)
         copy.replace(target)
 
 
@@ -34,7 +33,7 @@ def replace_files(directory: Path, new: list[Path], old: list[Path], backup: Pat
         keep(path, backup)
     if old:
         sync_path(backup)
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directories(directory)
     names = {path.name for path in new}
     for path in new:
         path.replace(directory / path.name)

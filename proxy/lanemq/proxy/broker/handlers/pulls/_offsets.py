@@ -4,7 +4,7 @@ Source: RocketMQ 4.9.8, ConsumerManageProcessor (14, 15), AdminBrokerProcessor (
 """
 
 from collections.abc import Mapping
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from attrs import define
 
@@ -26,23 +26,15 @@ from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._reading import is_continued, queue_max, queue_min
 from ....net._dispatch import Handlers, by_header, typed
 from ....net._session import Session
+from ....sessions.state._clients import ClientRegistry
+from ....sessions.state._stages import GroupStages
+from ....sessions.values._framed import EarliestTime, GroupOffset, QueueOffset
+from ....sessions.values._results import DONE, Done
+from ....sessions.values._shared import NO_OFFSET, CommitOffset, as_of_client
 from ...context._context import BrokerContext
 from ...logical.state._progress import LogicalProgress
 from ...logical.traffic._stages import StageCounts
-from ...state._clients import ClientRegistry
-from ...state._stages import GroupStages
-from ...values._framed import EarliestTime, GroupOffset, QueueOffset
-from ...values._results import DONE, Done
-
-NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
-
-
-class CommitOffset(Protocol):
-    """Keeps a group's offset; see ``BrokerContext.commit_offset``."""
-
-    def __call__(
-        self, group: str, topic: str, queue_id: int, offset: int, *, hops: int = 0
-    ) -> None: ...
+from ...state._unknown_progress import UnknownProgress
 
 
 @final
@@ -57,6 +49,7 @@ class GroupOffsets:
     _offsets: OffsetTable
     _stages: GroupStages
     _store: Store
+    _unknown: UnknownProgress
 
     def query(self, header: QueryConsumerOffset) -> GroupOffset:
         """Return the queue offset at which the group goes on.
@@ -75,9 +68,14 @@ class GroupOffsets:
             offset = self._offsets.get(header.consumer_group, topic, queue_id)
         if offset is None:
             if header.set_zero_if_not_found is False or not self._is_young(topic, queue_id):
-                raise Refused(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
+                raise Refused(ResponseCode.QUERY_NOT_FOUND, NO_OFFSET)
             return GroupOffset(0)
         return GroupOffset(offset, is_kept=topic.startswith(PROGRESS_PREFIX))
+
+    def answer_query(
+        self, header: QueryConsumerOffset, frame: Frame, session: Session
+    ) -> GroupOffset:
+        return self.query(as_of_client(header, frame))
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
         if self._store.bounds(topic, queue_id)[0] > 0:
@@ -89,11 +87,12 @@ class GroupOffsets:
         """Keep the offset as given, backwards too.
 
         A group of which nobody is connected was moved by an operator; if that was backwards,
-        its stages are counted anew from there. ``hops`` is how often another broker passed
-        it on.
+        its stages are counted again from there. ``hops`` is how often another broker passed
+        it on. Raises ``Refused`` as ``UnknownProgress.check``.
         """
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         offset = header.commit_offset
+        self._unknown.check(group, topic, queue_id)
         is_behind = self._stages.is_behind(group, topic, queue_id, offset)
         if is_behind and self._clients.consumer_group(group) is None:
             self._stages.restart(group, topic, queue_id, offset)
@@ -156,13 +155,14 @@ def register(handlers: Handlers, broker: BrokerContext) -> tuple[GroupOffsets, Q
         offsets=broker.store.tables.consumer_offsets,
         stages=broker.stages,
         store=broker.store,
+        unknown=broker.unknown_progress,
     )
     queue_offsets = QueueOffsets(
         mappings=broker.logical.mappings,
         store=broker.store,
     )
     handlers.add(
-        RequestCode.QUERY_CONSUMER_OFFSET, by_header(QueryConsumerOffset, group_offsets.query)
+        RequestCode.QUERY_CONSUMER_OFFSET, typed(QueryConsumerOffset, group_offsets.answer_query)
     )
     handlers.add(
         RequestCode.UPDATE_CONSUMER_OFFSET, typed(UpdateConsumerOffset, group_offsets.answer_update)

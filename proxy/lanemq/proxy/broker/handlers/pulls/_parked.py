@@ -23,15 +23,12 @@ from lanemq.wire.message import record_properties
 from ....net._answers import Result
 from ....net._loop_watch import loop_watch
 from ....net._session import Session
+from ....sessions.state._hold import HOLD_MAX_S, Hold, Holds
+from ....sessions.state._pull_filters import Wanted
+from ....sessions.values._pull_request import PullRequest
+from ....sessions.values._results import Pulled
 from ...settings._config import BrokerConfig
-from ...state._hold import Hold, Holds
-from ...state._pull_filters import Wanted
-from ...values._pull_request import PullRequest
-from ...values._results import Pulled
 from . import _reads
-
-HOLD_MAX_S: Final = 300.0
-"""Longest time that a pull is parked, whatever it asks for; clients ask for 15 to 20 s."""
 
 HELD_BYTES: Final = 2048
 """Bytes charged for a parked pull, beside the texts of its request."""
@@ -140,6 +137,7 @@ class ParkedPulls:
     def _drop(self, session: Session) -> None:
         for hold in self._holds.drop(session):
             session.account.add(-hold.size_bytes)
+            hold.deliver = _forget  # what waits for the result knows the pull
 
     def _answer(self, hold: Hold[Session]) -> None:
         """Run a parked pull again, without parking and without its commit.
@@ -157,11 +155,18 @@ class ParkedPulls:
 
     def arrived(self, topic: str, queue_id: int, end: int, tags_codes: Sequence[int]) -> None:
         """Wake pulls for messages that came into a queue; the store calls this while it
-        commits."""
+        commits.
+
+        The time grows with messages times pulls. Once this turn has none left, all pulls of the
+        queue are woken, and find out for themselves.
+        """
         if not self._holds.waits_on(topic, queue_id):
             return
-        now_s, hurried = self._now_s(), False
+        now_s, hurried, may_judge = self._now_s(), False, _for_some_time()
         for max_offset, tags_code in enumerate(tags_codes, end - len(tags_codes) + 1):
+            if not may_judge():
+                self._holds.wake(topic, queue_id)
+                break
             hurried |= self._holds.arrived(
                 topic,
                 queue_id,
@@ -169,16 +174,16 @@ class ParkedPulls:
                 tags_code=tags_code,
                 now_s=now_s,
                 properties=partial(self._properties, topic, queue_id, max_offset - 1),
-                may_judge=_for_some_time(),
+                may_judge=may_judge,
             )
         if hurried:
             self._rearm()
 
     def answer_woken(self, woken: list[Hold[Session]]) -> None:
-        """Answer pulls that messages have woken; slow ones are left to ``expire``."""
+        """Answer pulls that were woken; beyond the time of a turn they are left to ``expire``."""
         may_judge = _for_some_time()
         for hold in woken:
-            if hold.matches is None or may_judge():
+            if may_judge():
                 hold.owner.when_room(partial(self._answer, hold))
             else:
                 self._late.append(hold)
@@ -221,8 +226,12 @@ class ParkedPulls:
 
 def _for_some_time() -> Callable[[], bool]:
     """Make a check that is true as long as this turn of the loop may go on judging messages."""
-    until_s = loop_watch().mark_s + _reads.JUDGING_S
+    until_s = loop_watch().until_s(_reads.JUDGING_S)
     return lambda: perf_counter() < until_s
+
+
+def _forget(result: object) -> None:
+    """Drop the result of a pull whose connection has ended."""
 
 
 def _stopping() -> Refused:

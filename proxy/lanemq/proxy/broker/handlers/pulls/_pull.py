@@ -24,21 +24,23 @@ from ....net._answers import Later
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ....net._stored_reply import LARGE_BYTES
+from ....sessions.state._clients import ClientRegistry
+from ....sessions.state._hold import HOLD_MAX_S, Hold
+from ....sessions.state._pull_filters import Wanted
+from ....sessions.state._stages import ANY, GroupStages, Part, Room, waiting_topic
+from ....sessions.values._pull_request import PullRequest, read_pull_request
+from ....sessions.values._results import Found, Moved, NotFound, Pulled
+from ....sessions.values._shared import CommitOffset
 from ...context._context import BrokerContext
 from ...logical.state._state import waiting_queue
 from ...logical.traffic._pull import InSegment, LogicalReads, answer_without_read
 from ...logical.traffic._stages import AskFirst, LogicalStages
 from ...logical.traffic._told import ToldReaders
-from ...state._clients import ClientRegistry
-from ...state._hold import Hold
-from ...state._pull_filters import Wanted
-from ...state._stages import ANY, GroupStages, Part, Room, waiting_topic
 from ...state._stats import BrokerStatistics
-from ...values._pull_request import PullRequest, read_pull_request
-from ...values._results import Found, Moved, NotFound, Pulled
-from ._offsets import CommitOffset
+from ._again import Again, Answering
+from ._awaited_pulls import AwaitedPull
 from ._old_readers import for_reader_all
-from ._parked import HOLD_MAX_S, Deliver, Parked, ParkedPulls
+from ._parked import Deliver, Parked, ParkedPulls
 from ._reads import BROADCASTING, Reads
 
 COMMITS_ASKED_S: Final = 0.5
@@ -81,7 +83,7 @@ class Pulls:
         if asked.is_aware and asked.meant is None:
             asked = ToldReaders.of(session).named(asked)
         try:
-            result = self._read(asked, session, may_park=True, may_ask=True)
+            result = self.read_now(asked, session, may_park=True, may_ask=True)
         except AskFirst as unknown:
             asking = self._asking(unknown, asked, session)
             return Later(asking, self._pull_later(asking, asked, frame, session))
@@ -102,7 +104,7 @@ class Pulls:
         if not isinstance(result, Parked):
             return result
         kept_bytes = sum(map(len, frame.fields.values()))
-        self.park(result, asked, session, partial(session.answer, frame), kept_bytes=kept_bytes)
+        self.park(result, asked, session, Answering(session, frame), kept_bytes=kept_bytes)
         return None
 
     # For anyone in the process
@@ -112,7 +114,7 @@ class Pulls:
     ) -> Pulled | Parked | Awaitable[Pulled | Parked]:
         """Answer a pull, or say where to ``park`` it. Raises ``Refused``."""
         try:
-            return self._read(asked, session, may_park=True, may_ask=True)
+            return self.read_now(asked, session, may_park=True, may_ask=True)
         except AskFirst as unknown:
             return self._asking(unknown, asked, session)
 
@@ -126,8 +128,27 @@ class Pulls:
         kept_bytes: int = 0,
     ) -> Hold[Session]:
         """Keep a pull that ``read`` has not answered; as ``ParkedPulls.park``."""
-        again = partial(self._read, asked, session, may_park=False)
+        again = Again(self, asked, session)
         return self.parked.park(parked, asked, session, again, deliver, kept_bytes=kept_bytes)
+
+    def direct(self, asked: PullRequest, session: Session) -> Pulled | Awaitable[Pulled]:
+        """Pull for a caller in the process; the result is there at once unless it has to wait.
+
+        A parked pull ends with the client's session. Raises ``Refused``.
+        """
+        result = self.read(asked, session)
+        if isinstance(result, Awaitable):
+            return Later(result, self._direct_later(result, asked, session))
+        return self._awaited(result, asked, session) if isinstance(result, Parked) else result
+
+    async def _direct_later(
+        self, under_way: Awaitable[Pulled | Parked], asked: PullRequest, session: Session
+    ) -> Pulled:
+        result = await under_way
+        return await self._awaited(result, asked, session) if isinstance(result, Parked) else result
+
+    def _awaited(self, parked: Parked, asked: PullRequest, session: Session) -> AwaitedPull:
+        return AwaitedPull(self.parked, partial(self.park, parked, asked, session))
 
     async def _asking(
         self, unknown: AskFirst, asked: PullRequest, session: Session
@@ -139,11 +160,11 @@ class Pulls:
         while True:
             await self._logical_stages.learn(unknown)
             if not is_elsewhere:
-                return self._read(asked, session, may_park=True)
+                return self.read_now(asked, session, may_park=True)
             if not self._is_closed(asked, session):
-                return self._read(asked, session, may_park=True)
+                return self.read_now(asked, session, may_park=True)
             if self._now_s() >= until_s:
-                return self._read(asked, session, may_park=False)
+                return self.read_now(asked, session, may_park=False)
             await trio.sleep(COMMITS_ASKED_S)
 
     def _is_closed(self, asked: PullRequest, session: Session) -> bool:
@@ -155,9 +176,10 @@ class Pulls:
 
     # Reading
 
-    def _read(
+    def read_now(
         self, asked: PullRequest, session: Session, *, may_park: bool, may_ask: bool = False
     ) -> Pulled | Parked:
+        """Answer a pull, or say where to park it. Raises ``Refused`` and ``AskFirst``."""
         topic, queue_id = asked.topic, asked.queue_id
         offset, max_count = asked.offset, asked.max_count
         group = self.reads.allowed(asked.group, topic, queue_id, session)
@@ -176,6 +198,8 @@ class Pulls:
                 max_count = min(max_count, room.messages)
         redirect = None
         if mapping is None:
+            if may_park:  # else it was noted when it came
+                self._statistics.asked_from(topic, asked.group, queue_id, offset)
             got = self.reads.get(topic, queue_id, offset, max_count, wanted)
         else:
             found = self.reads.logical.read(

@@ -5,7 +5,7 @@ Source: RocketMQ 4.9.8, QueryMessageProcessor.
 
 from typing import final
 
-from attrs import define
+from attrs import define, field
 
 from lanemq.storage import Store
 from lanemq.wire import Refused, RequestCode, ResponseCode
@@ -13,13 +13,16 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import QueryMessage, ViewMessage
 
 from ....net._dispatch import Handlers, typed
+from ....net._page_turns import Turns, in_turns
 from ....net._session import Session
+from ....sessions.values._framed import Queried
+from ....sessions.values._results import Viewed
+from ....sessions.values._rights import RightsOf
+from ....sessions.values._shared import NO_MESSAGE
+from ....sessions.values._touched import touched_by_record
+from ...context._context import BrokerContext
 from ...settings._config import BrokerConfig
-from ...values._framed import Queried
-from ...values._results import Viewed
 from ._old_readers import for_reader, for_reader_all
-
-NOT_FOUND = "can not find message, maybe time range not correct"
 
 
 @final
@@ -28,31 +31,35 @@ class SingleMessages:
     """The searches for single messages of one broker."""
 
     _config: BrokerConfig
+    _rights: RightsOf
     _store: Store
+    turns: Turns = field(init=False, factory=Turns)
+    """The turns of searches by key; its ``run`` is a task."""
 
-    def by_key(self, asked: QueryMessage, *, version: int) -> Queried:
-        """Return the records of a topic that have the key, newest first.
+    async def by_key(self, asked: QueryMessage, *, session: Session, version: int) -> Queried:
+        """Return the records of a topic that have the key, newest first; others have their turn
+        meanwhile.
 
         ``key`` is one of the message's KEYS, or its unique key; then the broker decides how
         many are looked for. ``version`` is the reader's.
         """
         count = self._config.default_query_max_num if asked.unique_key_query else asked.max_num
-        found = self._store.query(
-            asked.topic,
-            asked.key,
-            max_count=count,
-            begin_ms=asked.begin_timestamp,
-            end_ms=asked.end_timestamp,
+        found = await in_turns(
+            self.turns,
+            session,
+            self._store.search.steps(
+                asked.topic, asked.key, count, asked.begin_timestamp, asked.end_timestamp
+            ),
         )
         last = found.last_update_timestamp_ms, found.last_update_position
         if not found.records:
-            remark = self._damaged(found.damaged[0]) if found.damaged else NOT_FOUND
+            remark = self._damaged(found.damaged[0]) if found.damaged else NO_MESSAGE
             return Queried(b"", *last, remark)
         return Queried(b"".join(for_reader_all(found.records, version)), *last)
 
     def view(self, asked: ViewMessage, *, version: int) -> Viewed:
         """Return the record at a place in the commit log. Raises ``Refused``."""
-        record = self._store.record_at(asked.offset)
+        record = self._store.record_at(asked.offset, queued=True)
         if record is None:
             remark = f"can not find message by the offset, {asked.offset}"
             if self._store.why_damaged(asked.offset):
@@ -66,16 +73,19 @@ class SingleMessages:
 
     # At the broker's port
 
-    def answer_query(self, header: QueryMessage, frame: Frame, session: Session) -> Queried:
-        return self.by_key(header, version=frame.version)
+    async def answer_query(self, header: QueryMessage, frame: Frame, session: Session) -> Queried:
+        return await self.by_key(header, session=session, version=frame.version)
 
     def answer_view(self, header: ViewMessage, frame: Frame, session: Session) -> Viewed:
-        return self.view(header, version=frame.version)
+        found, rights = self.view(header, version=frame.version), self._rights(frame, session)
+        if rights.are_limited:
+            rights.require(*touched_by_record(found.kept or found.body))
+        return found
 
 
-def register(handlers: Handlers, *, config: BrokerConfig, store: Store) -> SingleMessages:
+def register(handlers: Handlers, broker: BrokerContext) -> SingleMessages:
     """Register both requests."""
-    messages = SingleMessages(config=config, store=store)
+    messages = SingleMessages(config=broker.config, rights=broker.rights, store=broker.store)
     handlers.add(RequestCode.QUERY_MESSAGE, typed(QueryMessage, messages.answer_query))
     handlers.add(RequestCode.VIEW_MESSAGE_BY_ID, typed(ViewMessage, messages.answer_view))
     return messages

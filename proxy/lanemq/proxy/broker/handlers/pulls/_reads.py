@@ -10,7 +10,7 @@ from typing import Final, final
 from attrs import define
 from msgspec.structs import replace
 
-from lanemq.storage import Got, Store
+from lanemq.storage import Got, ReadLimits, Store
 from lanemq.wire import HostAddress, Permission, PullSysFlag, Refused, ResponseCode, retry_topic
 from lanemq.wire.bodies import SubscriptionGroupConfig
 from lanemq.wire.logical import Segment, SegmentState
@@ -20,23 +20,28 @@ from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._reading import gone_on_at
 from ....net._loop_watch import loop_watch
 from ....net._session import Session
+from ....sessions.state._clients import ClientRegistry
+from ....sessions.state._consumer_filters import SUB_ALL, is_tag_type
+from ....sessions.state._pull_filters import PullFilters, Wanted
+from ....sessions.values._pull_request import PullRequest
 from ...logical.traffic._pull import LogicalReads
 from ...settings._config import BrokerConfig
-from ...state._clients import ClientRegistry
-from ...state._consumer_filters import SUB_ALL, is_tag_type
 from ...state._filter import ALL, wanted_here, wanted_of_group, wanted_retries
 from ...state._groups import Groups
-from ...state._pull_filters import PullFilters, Wanted
 from ...state._stats import BrokerStatistics
 from ...state._topics import Topics
-from ...values._pull_request import PullRequest
 from ._old_readers import for_reader_all
 
 BROADCASTING: Final = "BROADCASTING"
 
+TRANSFER_COUNT_MAX: Final = 4096
+TRANSFER_BYTES_MAX: Final = 4 << 20
+"""The most that the settings of transfers have an effect up to: one answer is made in one turn, and
+every client takes so long a frame."""
+
 JUDGING_S = 0.03
 """Seconds that one turn of the loop judges messages by their properties. A pull that needs more
-gets what was found until then, or the offset to go on at: each looks at one message at least."""
+gets what was found until then, or the offset to continue at: each looks at one message at least."""
 
 
 @final
@@ -122,16 +127,15 @@ class Reads:
         """Read messages from the store within the limits of one pull."""
         judge = wanted.matches
         store, config = self._store, self._config
-        count_limit = config.max_transfer_count_on_message_in_memory
-        max_bytes = config.max_transfer_bytes_on_message_in_memory
-        if store.has_cold:
-            units = store.units(topic, queue_id, offset, 1)
-            if units and store.is_cold(units[0].log_position):
-                count_limit = config.max_transfer_count_on_message_in_disk
-                max_bytes = config.max_transfer_bytes_on_message_in_disk
+        limits = ReadLimits(
+            min(config.max_transfer_count_on_message_in_memory, TRANSFER_COUNT_MAX),
+            min(config.max_transfer_bytes_on_message_in_memory, TRANSFER_BYTES_MAX),
+            min(config.max_transfer_count_on_message_in_disk, TRANSFER_COUNT_MAX),
+            min(config.max_transfer_bytes_on_message_in_disk, TRANSFER_BYTES_MAX),
+        )
         matches: Callable[[bytes], bool | None] | None = None
         if judge is not None:
-            until_s = loop_watch().mark_s + JUDGING_S
+            until_s = loop_watch().until_s(JUDGING_S)
 
             def judged(record: bytes) -> bool | None:
                 verdict = judge(record_properties(record))
@@ -143,8 +147,8 @@ class Reads:
             topic,
             queue_id,
             offset,
-            max_count=min(max_count, count_limit),
-            max_bytes=max_bytes,
+            max_count=max_count,
+            limits=limits,
             tag_codes=wanted.tag_codes,
             matches=matches,
         )

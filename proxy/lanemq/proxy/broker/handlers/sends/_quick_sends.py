@@ -1,20 +1,22 @@
 """The quick way of ordinary and half messages, from the fields of a request into the store."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Protocol
 
 from lanemq.storage import NewMessage, Put
 from lanemq.wire import SysFlag, SystemTopic
 from lanemq.wire.frame import Frame
+from lanemq.wire.logical import BORN_HOST_FIELD
 
-from ....logical.rules._forwarding import BORN_HOST_FIELD, born_host_of
+from ....logical.rules._forwarding import SendNames, born_host_of
 from ....logical.rules._mapping import TopicMapping
 from ....net._session import Session
+from ....sessions.values._results import Stored
 from ...settings._config import BrokerConfig
 from ...state._recent_halves import Half, RecentHalves
 from ...state._topics import SendTarget, Topics
 from ...values._own_properties import Kept, Kind
-from ...values._results import Stored
+from ...values._room import QUICK_BYTES_MAX
 from ...writing._writer import Writer
 from ._send_special import STORED_FLAGS, choose_queue
 
@@ -62,32 +64,6 @@ class QuickSend(Protocol):
     ) -> Stored | None: ...
 
 
-class Names(NamedTuple):
-    """Names of the ext fields that the quick way reads, in one form of the header."""
-
-    topic: str
-    queue_id: str
-    sys_flag: str
-    born_timestamp: str
-    flag: str
-    properties: str
-    reconsume_times: str
-    batch: str
-
-
-LONG_NAMES: Final = Names(
-    "topic",
-    "queueId",
-    "sysFlag",
-    "bornTimestamp",
-    "flag",
-    "properties",
-    "reconsumeTimes",
-    "batch",
-)
-LETTERS: Final = Names("b", "e", "f", "g", "h", "i", "j", "m")
-
-
 def ordinary_sends(
     *,
     append: Callable[[NewMessage], Put],
@@ -121,7 +97,8 @@ def ordinary_sends(
         if target is None or not target.is_plain or config.start_accept_send_request_time_stamp:
             return None
         text, wishes_flush, kind = to_store(properties)
-        if kind is not plain and (kind is not half or is_exact):
+        data, is_quick = text.encode(), kind is plain or (kind is half and not is_exact)
+        if not is_quick or len(data) > QUICK_BYTES_MAX:
             return None
         if not 0 <= queue_id < target.queues_max:
             if is_exact:
@@ -132,7 +109,7 @@ def ordinary_sends(
             topic=topic,
             queue_id=queue_id,
             body=body,
-            properties=text.encode(),
+            properties=data,
             flag=flag,
             sys_flag=sys_flag & STORED_FLAGS | target.sys_flag,
             born_timestamp_ms=born_timestamp_ms,
@@ -146,9 +123,8 @@ def ordinary_sends(
             put, topic = stored, SystemTopic.TRANSACTION_HALF
         else:
             return None
-        position, size_bytes = put.log_position, put.size_bytes
-        count_put(topic, 1, size_bytes)
-        end = position + size_bytes
+        position, end = put.log_position, put.end
+        count_put(topic, 1, end - position)
         return Stored((position,), queue_id, put.queue_offset, end, waits and wishes_flush)
 
     return send
@@ -173,7 +149,7 @@ def half_sends(
     return store
 
 
-def quick_sends(ordinary: OrdinarySend, names: Names) -> QuickSend:
+def quick_sends(ordinary: OrdinarySend, names: SendNames) -> QuickSend:
     """Make the reader of one form of the header."""
     (
         topic_name,

@@ -6,35 +6,38 @@ client's producers, and also kept in the cluster's reply topic.
 Source: RocketMQ 4.9.8, ReplyMessageProcessor.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, final
 
 from attrs import define
 
+from lanemq.local import get_logger
 from lanemq.storage import NewMessage
-from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode
+from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode, reply_topic
 from lanemq.wire.frame import FLAG_ONEWAY, Frame, request
 from lanemq.wire.headers import ReplyMessage, SendMessage, SendMessageResponse
 from lanemq.wire.message import Property, decode_properties, encode_properties
 
+from ....acl import Rights, Sender, produces_as, replies_to, sends_to
 from ....logical.rules._forwarding import born_host_of
 from ....logical.rules._gate import SegmentClosed
 from ....logical.rules._mapping import TopicMapping
 from ....net._dispatch import Handlers
 from ....net._session import PeerTimedOut, Session, SessionClosed
+from ....sessions.state._clients import ClientRegistry
+from ....sessions.values._results import Stored
+from ....sessions.values._rights import RightsOf
 from ...context._context import BrokerContext
 from ...settings._config import BrokerConfig
-from ...state._clients import ClientRegistry
 from ...state._stats import BrokerStatistics
 from ...state._topics import Topics
 from ...values._own_properties import answered_properties
-from ...values._results import Stored
 from ...writing._flushes import Flushes
 from ...writing._writer import Writer
+from ._send import sender_checks
 from ._send_special import STORED_FLAGS, check_accepts, checked_target, choose_queue
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.replies")
+LOGGER = get_logger("lanemq.proxy.broker.replies", by_peers=True)
 
 PUSH_S: Final = 10.0
 """Seconds that the client may take to acknowledge a reply."""
@@ -50,12 +53,18 @@ class Replies:
     _address: HostAddress
     _answered: dict[str, str]
     """The fields of answers beside a message's place."""
+    _check: Callable[[str, Frame, Session], None] | None
+    """Checks the sender by the reply's properties, as that of any message; None where everyone may
+    send everything."""
     _clients: ClientRegistry[Session]
     _commit: Callable[[], None]
+    _commit_all: Callable[[], Awaitable[None]]
     _config: BrokerConfig
     _flushes: Flushes
     _mappings: Mapping[str, TopicMapping]
     _now_ms: Callable[[], int]
+    _rights: RightsOf
+    _rights_of: Callable[[Sender, str], Rights]
     _statistics: BrokerStatistics
     _store_host: bytes
     _topics: Topics
@@ -78,11 +87,26 @@ class Replies:
 
         Raises ``Refused`` where nothing was done with it, as a send does.
         """
+        properties = decode_properties(header.properties or "")
+        client_id = properties.get(Property.REPLY_TO_CLIENT)
+        asker = None if client_id is None else self._asker(client_id)
+        self._check_rights(header.topic, asker, self._rights(frame, session))
+        if self._check is not None:
+            self._check(header.properties or "", frame, session)
         check_accepts(self._config, self._now_ms())
         target = checked_target(header, config=self._config, topics=self._topics)
+        await self._commit_all()  # a new topic is not in the write of the read that brought this
         queue_id = choose_queue(self._mappings, target, header.queue_id)
         born_host = born_host_of(frame, session.peer)
-        problem = await self._push(header, frame.body, HostAddress.unpack(born_host))
+        problem: str | None
+        if client_id is None:
+            problem = f"reply message properties[{Property.REPLY_TO_CLIENT}] is null"
+        elif asker is None:
+            problem = f"push reply message fail, channel of <{client_id}> not found."
+            LOGGER.warning(problem)
+        else:
+            host = HostAddress.unpack(born_host)
+            problem = await self._push(asker, header, properties, frame.body, host)
         stored: Stored | None = None
         if self._config.store_reply_message_enable:
             stored = await self._keep(header, frame.body, queue_id, born_host)
@@ -95,17 +119,35 @@ class Replies:
         fields = SendMessageResponse(PUSHED_ID, queue_id, 0).to_fields()
         return frame.reply(ResponseCode.SUCCESS, fields | self._answered)
 
-    async def _push(self, header: SendMessage, body: bytes, born_host: HostAddress) -> str | None:
-        """Push the reply to the client it names; returns what went wrong, None for nothing."""
-        properties = decode_properties(header.properties or "")
-        client_id = properties.get(Property.REPLY_TO_CLIENT)
-        if client_id is None:
-            return f"reply message properties[{Property.REPLY_TO_CLIENT}] is null"
+    def _asker(self, client_id: str) -> Session | None:
+        """Return the connection of a client that is a producer still, by its rights of now."""
         session = self._clients.producer_session(client_id)
         if session is None:
-            problem = f"push reply message fail, channel of <{client_id}> not found."
-            LOGGER.warning(problem)
-            return problem
+            return None
+        for group, client in self._clients.producers_of(session):
+            if self._rights_of(client.sender, session.peer.host).may(produces_as(group)):
+                return session
+        return None
+
+    def _check_rights(self, topic: str, asker: Session | None, rights: Rights) -> None:
+        """Check that a sender may reply to the client with that connection. Raises ``Refused``."""
+        if topic != reply_topic(self._config.broker_cluster_name):
+            # Before the handler, every topic that ends like that of replies is let through.
+            rights.require(sends_to(topic))
+        if asker is not None and rights.are_limited:
+            rights.require(*map(replies_to, self._clients.producer_groups_of(asker)))
+
+    async def _push(
+        self,
+        asker: Session,
+        header: SendMessage,
+        properties: dict[str, str],
+        body: bytes,
+        born_host: HostAddress,
+    ) -> str | None:
+        """Push the reply to the client that it names; returns what went wrong, None for
+        nothing."""
+        client_id = properties[Property.REPLY_TO_CLIENT]
         now_ms = self._now_ms()
         properties[Property.PUSH_REPLY_TIME] = str(now_ms)
         pushed = ReplyMessage(
@@ -126,7 +168,7 @@ class Replies:
         )
         asked = request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed.to_fields(), body=body)
         try:
-            answer = await session.request(asked, PUSH_S)
+            answer = await asker.request(asked, PUSH_S)
         except (PeerTimedOut, SessionClosed) as error:
             LOGGER.warning("a reply could not be pushed to %s: %s", client_id, error)
         else:
@@ -171,11 +213,17 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
     replies = Replies(
         address=broker.address,
         answered=answered_properties(broker.config),
+        check=None
+        if broker.access_control is None
+        else sender_checks(broker.rights, broker.light_queues.check_number),
         clients=broker.clients,
         commit=broker.commit,
+        commit_all=broker.commit_all,
         config=broker.config,
         flushes=Flushes(broker.store),
         now_ms=broker.now_ms,
+        rights=broker.rights,
+        rights_of=broker.rights_of,
         statistics=broker.statistics,
         store_host=broker.store_host,
         topics=broker.topics,

@@ -8,30 +8,30 @@ message) takes the slow way (``_send_special``).
 Source: RocketMQ 4.9.8, SendMessageProcessor, AbstractSendMessageProcessor.msgCheck.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Self, final
 
 from attrs import define, field
 
-from lanemq.wire import Refused, RequestCode
+from lanemq.storage import LIGHT_QUEUES_MAX
+from lanemq.wire import LMQ_PREFIX, Refused, RequestCode
 from lanemq.wire.frame import FLAG_ONEWAY, Frame
-from lanemq.wire.headers import SendMessage
 from lanemq.wire.logical import SEGMENT_FIELD
+from lanemq.wire.message import Property, decode_properties
 
-from ....logical.rules._forwarding import born_host_of
+from ....acl import produces_as, sends_to
+from ....logical.rules._forwarding import SEND_HEADERS, SEND_NAMES, SendNames, born_host_of
 from ....logical.rules._gate import SegmentClosed
 from ....net._dispatch import Handlers
 from ....net._session import Session
+from ....sessions.values._results import Moved, Stored
+from ....sessions.values._rights import RightsOf
 from ...context._context import BrokerContext
 from ...logical.traffic._send import MovedSends
 from ...timers._sends import TimedSends
 from ...values._own_properties import OwnProperties
-from ...values._results import Moved, Stored
 from ...writing._flushes import Flushes
 from ._quick_sends import (
-    LETTERS,
-    LONG_NAMES,
-    Names,
     OrdinarySend,
     QuickSend,
     half_sends,
@@ -56,6 +56,9 @@ class Sends:
     flushed: Callable[[Stored], Awaitable[Stored]]
     """Waits for the disk on behalf of a sender whose result says so."""
     _moved: MovedSends
+    check: Callable[[str, Frame, Session], None] | None
+    """Checks a message's sender, by its properties; None where everyone may send
+    everything."""
     ordinary: OrdinarySend
     _special: SpecialSends
     quick: dict[int, QuickSend] = field(init=False, factory=dict)
@@ -99,22 +102,39 @@ class Sends:
         moved = MovedSends(
             address=broker.address,
             commit=broker.commit,
+            commit_all=broker.commit_all,
             config=config,
             logical=broker.logical,
             peers=broker.peers,
         )
         return cls(
             count_failed=statistics.put_failed,
+            check=None
+            if broker.access_control is None
+            else sender_checks(broker.rights, broker.light_queues.check_number),
             flushed=flushes.flushed,
             moved=moved,
             ordinary=ordinary,
             special=special,
         )
 
-    def add(self, code: int, names: Names, read: Callable[[Frame], SendMessage]) -> Send:
-        """Make the handler of a request code: ``names`` is for the quick way, ``read`` for the
-        slow."""
-        append, flushed = quick_sends(self.ordinary, names), self.flushed
+    def _checked(self, append: QuickSend, names: SendNames) -> QuickSend:
+        """Return ``append`` with the check before it, where there is one."""
+        check = self.check
+        if check is None:
+            return append
+
+        def checked(frame: Frame, session: Session, queue_id: int | None = None) -> Stored | None:
+            fields = frame.fields
+            check(fields.get(names.properties, ""), frame, session)
+            return append(frame, session, queue_id)
+
+        return checked
+
+    def add(self, code: int) -> Send:
+        """Make the handler of a request code."""
+        names, read = SEND_NAMES[code], SEND_HEADERS[code].from_fields
+        append, flushed = self._checked(quick_sends(self.ordinary, names), names), self.flushed
         special, moved, count_failed = self._special, self._moved, self._count_failed
         topic_name, queue_id_name = names.topic, names.queue_id
 
@@ -125,7 +145,7 @@ class Sends:
                 stored = append(frame, session)
                 if stored is None:
                     stored = special.store(
-                        read(frame),
+                        read(frame.fields),
                         body=frame.body,
                         born_host=born_host_of(frame, session.peer),
                         version=frame.version,
@@ -136,7 +156,7 @@ class Sends:
             except SegmentClosed as closed:
                 return moved.answer(closed, frame, session, send)
             except (KeyError, ValueError):
-                read(frame)  # says which field it is
+                read(frame.fields)  # says which field it is
                 raise
             if stored.waits and not frame.flag & FLAG_ONEWAY:
                 return flushed(stored)
@@ -146,20 +166,34 @@ class Sends:
         return send
 
 
+def sender_checks(
+    rights_of: RightsOf, check_number: Callable[[Collection[str]], None]
+) -> Callable[[str, Frame, Session], None]:
+    """Make the check of what a message touches by its properties: a half message its producer
+    group, to whose members the broker shows it, and others the light queues that they name."""
+
+    def check(properties: str, frame: Frame, session: Session) -> None:
+        if Property.TRAN_MSG in properties and (
+            group := decode_properties(properties).get(Property.PGROUP)
+        ):
+            rights_of(frame, session).require(produces_as(group))
+        if Property.INNER_MULTI_DISPATCH in properties:
+            names = decode_properties(properties).get(Property.INNER_MULTI_DISPATCH, "").split(",")
+            light = [name for name in names if name.startswith(LMQ_PREFIX)]
+            check_number(light)
+            # Also without the settings: one that waits may be due when they are there.
+            rights_of(frame, session).require(*map(sends_to, light[:LIGHT_QUEUES_MAX]))
+
+    return check
+
+
 def register(handlers: Handlers, broker: BrokerContext) -> Sends:
     """Register sends of a message or a batch, in both forms of the header."""
     sends = Sends.of(broker)
-
-    def read_long(frame: Frame) -> SendMessage:
-        return SendMessage.from_fields(frame.fields)
-
-    def read_letters(frame: Frame) -> SendMessage:
-        return SendMessage.from_letters(frame.fields)
-
-    for code, names, read in (
-        (RequestCode.SEND_MESSAGE, LONG_NAMES, read_long),
-        (RequestCode.SEND_MESSAGE_V2, LETTERS, read_letters),
-        (RequestCode.SEND_BATCH_MESSAGE, LETTERS, read_letters),
+    for code in (
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
     ):
-        handlers.add(code, sends.add(code, names, read))
+        handlers.add(code, sends.add(code))
     return sends

@@ -14,6 +14,8 @@ from attrs import define
 
 from lanemq.storage import Store
 from lanemq.wire import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
     HostAddress,
     Permission,
     Refused,
@@ -26,18 +28,21 @@ from lanemq.wire import (
 )
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import ConsumerSendMsgBack
-from lanemq.wire.message import Property, StoredMessage, get_property, set_property
+from lanemq.wire.logical import ORIGIN_ID_FIELD
+from lanemq.wire.message import Property, StoredMessage, get_property, remove_property, set_property
 
-from ....logical.rules._forwarding import ORIGIN_ID_FIELD
+from ....acl import Rights
 from ....net._dispatch import Handlers, typed
 from ....net._session import Session
+from ....sessions.values._framed import SENT_BACK, SentBack
+from ....sessions.values._rights import RightsOf
+from ....sessions.values._touched import touched_by_reading
 from ...context._context import BrokerContext
 from ...settings._config import BrokerConfig
 from ...state._groups import Groups
 from ...state._stats import BrokerStatistics
 from ...state._stored_again import stored_again
 from ...state._topics import Topics
-from ...values._framed import SENT_BACK, SentBack
 from ...writing._flushes import Flushes
 from ...writing._writer import Writer
 from ._send_special import DLQ_QUEUES
@@ -55,6 +60,7 @@ class SendBacks:
     _config: BrokerConfig
     _flushes: Flushes
     _groups: Groups
+    _rights: RightsOf
     _statistics: BrokerStatistics
     _store: Store
     _topics: Topics
@@ -65,15 +71,17 @@ class SendBacks:
     ) -> SentBack | Awaitable[SentBack]:
         """Answer a request."""
         origin_id = frame.fields.get(ORIGIN_ID_FIELD)
-        return self.send_back(header, version=frame.version, origin_id=origin_id)
+        rights = self._rights(frame, session)
+        return self.send_back(header, version=frame.version, origin_id=origin_id, rights=rights)
 
     def send_back(
-        self, header: ConsumerSendMsgBack, *, version: int, origin_id: str | None
+        self, header: ConsumerSendMsgBack, *, version: int, origin_id: str | None, rights: Rights
     ) -> SentBack | Awaitable[SentBack]:
         """Append the message again; its old record stays where it is.
 
         ``version`` is the consumer's, ``origin_id`` the id by which it knows the message, where
-        that is not the broker's.
+        that is not the broker's. Raises ``Refused``, also where ``rights`` do not reach the topic
+        of the message that is found.
         """
         group = self._groups.require(header.group)
         if not self._config.broker_permission & Permission.WRITE:
@@ -90,10 +98,12 @@ class SendBacks:
         if not config.perm & Permission.WRITE:
             remark = f"the topic[{topic}] sending message is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
-        message = self._store.message_at(header.offset)
+        message = self._store.message_at(header.offset, queued=True)
         if message is None:
             remark = f"look message by offset failed, {header.offset}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        if rights.are_limited:
+            rights.require(*touched_by_reading(message))
 
         retries_max = group.retry_max_times
         if version >= Version.V3_4_9 and header.max_reconsume_times is not None:
@@ -103,6 +113,8 @@ class SendBacks:
             topic, queue_id, level = dlq_topic(header.group), 0, 0
             self._topics.ensure(topic, queues=DLQ_QUEUES)
             properties = set_property(properties, Property.DELAY.encode(), b"0")
+            # It is in its light queues already, and who gives it back may not send to them.
+            properties = remove_property(properties, Property.INNER_MULTI_DISPATCH.encode())
         else:
             queue_id = random.randrange(group.retry_queue_nums)
             level = header.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
@@ -121,13 +133,18 @@ class SendBacks:
 
 
 def _marked(message: StoredMessage, offset_id: str) -> bytes:
-    """Return the message's properties with its origin; the first topic and id stay."""
+    """Return the message's properties with its origin; the first topic and id stay.
+
+    A message for neither retries nor dead letters has not been given back before, whatever its
+    sender says.
+    """
     properties = message.properties_data
+    is_first = not message.topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
     for name, value in (
         (Property.RETRY_TOPIC, message.topic),
         (Property.ORIGIN_MESSAGE_ID, offset_id),
     ):
-        if get_property(properties, name.encode()) is None:
+        if is_first or get_property(properties, name.encode()) is None:
             properties = set_property(properties, name.encode(), value.encode())
     return properties
 
@@ -139,6 +156,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         config=broker.config,
         flushes=Flushes(broker.store),
         groups=broker.groups,
+        rights=broker.rights,
         statistics=broker.statistics,
         store=broker.store,
         topics=broker.topics,

@@ -11,7 +11,7 @@ from typing import Final, final
 
 from attrs import define
 
-from lanemq.storage import NewBatch, NewMessage
+from lanemq.storage import INDEXED_KEYS_MAX, NewBatch, NewMessage
 from lanemq.wire import (
     Permission,
     Refused,
@@ -25,18 +25,32 @@ from lanemq.wire import (
 )
 from lanemq.wire.headers import SendMessage
 from lanemq.wire.logical import LOGICAL_QUEUE_FLAG
-from lanemq.wire.message import Property, decode_batch, decode_properties
+from lanemq.wire.message import (
+    BatchEntry,
+    Property,
+    count_batch,
+    decode_batch,
+    decode_properties,
+    get_property,
+)
 
 from ....logical.rules._forwarding import half_forbidden
 from ....logical.rules._mapping import TopicMapping
+from ....sessions.values._results import Stored
 from ...settings._config import BrokerConfig
 from ...state._groups import Groups
 from ...state._topics import SendTarget, Topics
-from ...timers._rules import without_timer
+from ...timers._rules import asks_for_timer, without_timer
 from ...timers._sends import TimedSends
 from ...values._own_properties import OwnProperties
-from ...values._results import Stored
+from ...values._room import check_room
 from ...writing._writer import Writer
+
+BATCH_MESSAGES_MAX: Final = 4096
+"""Most messages of a batch, which are stored in one turn."""
+
+BATCH_KEYS_MAX: Final = 4096
+"""Most keys of a batch, beside one of each message: they are indexed in one turn."""
 
 DLQ_QUEUES: Final = 1
 STORED_FLAGS: Final = ~LOGICAL_QUEUE_FLAG
@@ -65,7 +79,14 @@ class SpecialSends:
     _waits: bool
     _writer: Writer
 
-    def store(self, header: SendMessage, *, body: bytes, born_host: bytes, version: int) -> Stored:
+    def store(
+        self,
+        header: SendMessage,
+        *,
+        body: bytes,
+        born_host: bytes,
+        version: int,
+    ) -> Stored:
         """Append the message or batch of a client of protocol ``version``.
 
         Raises ``Refused`` and ``SegmentClosed``.
@@ -105,11 +126,14 @@ class SpecialSends:
             is_half = False  # another broker passes on what was committed there
         if is_half and self._config.reject_transaction_message:
             raise half_forbidden(self._config.broker_ip1)
+        data = self._own.added_to(header.properties or "").encode()
+        is_timed = asks_for_timer(properties) if level <= 0 else group is None
+        check_room(header.topic, len(data), properties, is_half=is_half, is_timed=is_timed)
         message = NewMessage(
             topic=topic,
             queue_id=stored_queue_id,
             body=body,
-            properties=self._own.added_to(header.properties or "").encode(),
+            properties=data,
             flag=header.flag,
             sys_flag=header.sys_flag & STORED_FLAGS | target.sys_flag,
             born_timestamp_ms=header.born_timestamp,
@@ -154,9 +178,24 @@ class SpecialSends:
             f"{name}\x01{value}\x02" for name, value in shared.items() if name not in left_out
         )
         appended = (common + self._own.tail).encode()
+        number = count_batch(body, most=BATCH_MESSAGES_MAX + 1)
+        if number > BATCH_MESSAGES_MAX:
+            remark = f"the batch has more than {BATCH_MESSAGES_MAX} messages: send several batches"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if number * len(appended) > self._message_bytes_max:
+            remark = (
+                f"the batch has {number} messages, and {len(appended)} bytes of properties for each"
+                " of them: send the properties in the messages that need them"
+            )
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         entries = decode_batch(body, shared_properties=appended)
         if not entries:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
+        check_room(header.topic, max(len(entry.properties) for entry in entries), {})
+        blanks = body.count(b" ") + number * appended.count(b" ")
+        if blanks > BATCH_KEYS_MAX and _keys_of(entries) > BATCH_KEYS_MAX:
+            remark = f"the batch has more than {BATCH_KEYS_MAX} keys: send several batches"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         put = self._writer.append_batch(
             NewBatch(
                 topic=header.topic,
@@ -218,3 +257,10 @@ def _number(properties: dict[str, str], name: str) -> int:
         raise RemoteProtocolError(
             f"property {name} is not a number: {properties[name]!r}"
         ) from None
+
+
+def _keys_of(entries: list[BatchEntry]) -> int:
+    """Count the keys of a batch, of each message those that come after its first."""
+    name = Property.KEYS.encode()
+    keys = (get_property(entry.properties, name) for entry in entries)
+    return sum(min(one.count(b" "), INDEXED_KEYS_MAX) for one in keys if one)

@@ -6,13 +6,13 @@ if it was deleted at all of them, its own part is one of the deleted topic, and 
 the topic is missing at some brokers proves nothing: it may have been deleted at these alone.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Final, Self, final
 
 import trio
 from attrs import define, field
 
+from lanemq.local import get_logger
 from lanemq.wire import ProtocolError, Refused, RequestCode
 from lanemq.wire.frame import request
 from lanemq.wire.logical import ClaimedLogicalIndices, ClaimLogicalIndices, LogicalQueues
@@ -22,7 +22,7 @@ from ...context._context import BrokerContext
 from ..state._state import LogicalState
 from ._indices import LogicalIndices
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 ASK_S: Final = 2.0
 

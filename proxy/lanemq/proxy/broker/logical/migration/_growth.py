@@ -4,11 +4,11 @@
 Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor.
 """
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import final
 
+from lanemq.local import get_logger
 from lanemq.storage import Store, StoreUnwritable
 from lanemq.wire import KV_PREFIX, Permission, RequestCode
 from lanemq.wire.bodies import TopicConfig
@@ -28,12 +28,11 @@ from ....net._session import Session
 from ...context._context import BrokerContext
 from ...settings._config import BrokerConfig
 from ...state._topics import Topics
-from ..state._segment_times import KNOWN_MS
 from ..state._state import LogicalState
 from ..state._view import LogicalView
 from ._requests import decoded, require_no_partitions, require_ordinary
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 
 @final
@@ -46,7 +45,6 @@ class GrowthRequests:
         announced: Callable[[], Awaitable[None]],
         config: BrokerConfig,
         logical: LogicalState,
-        now_ms: Callable[[], int],
         store: Store,
         topics: Topics,
         view: LogicalView,
@@ -54,7 +52,6 @@ class GrowthRequests:
         self._announced = announced
         self._config = config
         self._logical = logical
-        self._now_ms = now_ms
         self._store = store
         self._topics = topics
         self._view = view
@@ -91,7 +88,7 @@ class GrowthRequests:
             queue_id,
             index,
             readable_too=self._config.logical_queue_reuse_readable,
-            is_young=self._is_young,
+            is_young=self._logical.times.sealed_lately,
         )
         check_state(mapping, index, state)
         latest = mapping.latest(queue_id)
@@ -101,10 +98,6 @@ class GrowthRequests:
                 f"message queue {queue_id} ends at {end_offset}, before the end of its segment"
                 f" ({latest.offset_max})"
             )
-
-    def _is_young(self, segment: Segment) -> bool:
-        since_ms = self._logical.times.sealed_ms.get(segment.key)
-        return since_ms is not None and self._now_ms() - since_ms < KNOWN_MS
 
     async def create(self, frame: Frame, session: Session) -> Frame:
         """Add a queue to a topic, which is made where it is missing."""
@@ -198,7 +191,6 @@ def register(handlers: Handlers, broker: BrokerContext, *, view: LogicalView) ->
         announced=broker.announced,
         config=broker.config,
         logical=broker.logical,
-        now_ms=broker.now_ms,
         store=broker.store,
         topics=broker.topics,
         view=view,

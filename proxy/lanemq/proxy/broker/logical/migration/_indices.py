@@ -80,7 +80,7 @@ class LogicalIndices:
         """Return the owners of unclaimed older indices: the brokers with the queues' first
         segments."""
         mapping = self._logical.get(topic)
-        chains = mapping.chains.values() if mapping is not None else ()
+        chains = mapping.queues.values() if mapping is not None else ()
         return {chain.index: chain[0].broker_name for chain in chains if len(chain)}
 
     async def _keep(self, claimed: dict[str, ClaimedLogicalIndices]) -> None:
@@ -101,7 +101,7 @@ class LogicalIndices:
         return known if known is not None and known[0] is one else (one, one.to_json())
 
     def forget(self, topic: str, deletions: int = 0) -> None:
-        """Forget the claims of a deleted topic, whose indices begin anew; count its deletion.
+        """Forget the claims of a deleted topic, whose indices begin again; count its deletion.
 
         ``deletions`` is how many there were, where others know of more. ``keep`` makes it last.
         """

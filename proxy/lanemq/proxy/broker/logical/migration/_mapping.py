@@ -3,9 +3,9 @@
 Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor.
 """
 
-import logging
 from typing import final
 
+from lanemq.local import get_logger
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.frame import Frame
@@ -21,7 +21,7 @@ from ...context._context import BrokerContext
 from ._requests import decoded, existing, require_no_partitions, require_ordinary
 from ._seal import SealingRequests, Seals
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 
 @final

@@ -4,12 +4,12 @@ Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor; MigrateTopicLogicalQueueCo
 for them.
 """
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import final
 
 from attrs import define
 
+from lanemq.local import get_logger
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import LogicalQueues, MigrateLogicalQueue, Segment, SegmentState
@@ -30,7 +30,7 @@ from ._requests import decoded, existing
 from ._seal import Seals
 from ._sources import Sources
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 
 @final
@@ -46,7 +46,7 @@ class Migrations:
     _view: LogicalView
 
     async def prepare(self, asked: Move) -> Move:
-        """Seal the source, which goes on at the target from then on; see ``begin_prepare``.
+        """Seal the source, which continues at the target from then on; see ``begin_prepare``.
 
         Raises ``Refused``; then the source is open, or another migration has it.
         """
@@ -82,7 +82,7 @@ class Migrations:
                 logical.journal.remove(topic, index)  # on the disk, it says that it never happened
                 raise
             await logical.note(Migration(move.source, move.target, Phase.PREPARED, started_ms))
-        LOGGER.info("%s goes on at %s", *move)
+        LOGGER.info("%s continues at %s", *move)
         return move
 
     async def commit(self, asked: MigrateLogicalQueue) -> Segment:

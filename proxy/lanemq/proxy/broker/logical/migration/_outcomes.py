@@ -5,11 +5,11 @@ It asks the destination's broker, and then opens the destination, or itself agai
 migration was called off. Source: RocketMQ 5.0.0-PREVIEW has nothing like it.
 """
 
-import logging
 from typing import final
 
 from attrs import define
 
+from lanemq.local import get_logger
 from lanemq.wire import Refused, RequestCode
 from lanemq.wire.logical import Chain, LogicalQueues, MigrateLogicalQueue, Segment, SegmentState
 
@@ -21,7 +21,7 @@ from ..state._progress import LogicalProgress
 from ..state._state import LogicalState
 from ..state._view import LogicalView
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 
 @final

@@ -13,11 +13,11 @@ to find out from the others what became of a migration, and to take the steps th
 Source: RocketMQ 5.0.0-PREVIEW has nothing like it.
 """
 
-import logging
 from typing import Final, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.wire import Refused, RequestCode
 from lanemq.wire.logical import (
     Chain,
@@ -31,7 +31,7 @@ from lanemq.wire.logical import (
 from ....logical.rules._gate import Key
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._migration import Move
-from ....logical.rules._view import destinations, merged, rivals, without_forgotten
+from ....logical.rules._view import destinations, merged, rivals, unlisted, with_expired
 from ...settings._config import BrokerConfig
 from ..state._state import LogicalState
 from ..state._view import LogicalView, hosts
@@ -41,8 +41,11 @@ from ._outcomes import Outcomes
 from ._start import Heard
 from ._superseded_segments import SupersededSegments
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
+UNHEARD_S: Final = 60.0
+"""Seconds after which a broker that name servers do not list, and that does not answer, will not
+come back by itself: brokers register every 30 s at the latest."""
 VIEWS_EVERY: Final = 10
 """Number of looks between questions to name servers; migrations are looked at every time."""
 
@@ -69,6 +72,9 @@ class Reconciler:
         self._outcomes = outcomes
         self._superseded_segments = superseded_segments
         self._view = view
+        self._unlisted_since: dict[str, dict[SegmentKey, float]] = {}
+        """Topic -> segment whose broker does not answer -> time from which no name server listed
+        it."""
 
     async def run(self) -> None:
         """Look for work periodically, until cancelled."""
@@ -121,7 +127,7 @@ class Reconciler:
         for own, rival in rivals(mapping, LogicalQueues()) if mapping is not None else ():
             await self._superseded_segments.close_if_superseded(own, rival)
         mapping = self._logical.mappings.get(topic)
-        for chain in mapping.chains.values() if mapping is not None else ():
+        for chain in mapping.queues.values() if mapping is not None else ():
             assert mapping is not None
             for target in chain.all_of(SegmentState.WRITE_ONLY):
                 try:
@@ -189,7 +195,7 @@ class Reconciler:
     async def view(self, topic: str) -> Heard:
         """Take over what name servers list of a topic, and what the brokers there say."""
         mapping = self._logical.mappings.get(topic)
-        if mapping is None or not mapping.chains:
+        if mapping is None or not mapping.queues:
             return Heard()
         view, is_unlisted = await self._view.listing_of(topic)
         if await self._deleted_topics.ended(topic, view):
@@ -221,11 +227,33 @@ class Reconciler:
 
     async def _follow(self, topic: str, view: LogicalQueues) -> None:
         """Update copies of others' segments to what name servers list."""
+        mapping = await self._logical.change(topic, lambda mapping: merged(mapping, view))
+        gone = await self._without_messages(topic, unlisted(mapping, view))
+        if gone:
+            await self._logical.change(topic, lambda mapping: with_expired(mapping, gone))
 
-        def change(mapping: TopicMapping) -> TopicMapping:
-            return without_forgotten(merged(mapping, view), view)
+    async def _without_messages(self, topic: str, segments: list[Segment]) -> set[SegmentKey]:
+        """Return which of others' segments nobody can read any more.
 
-        await self._logical.change(topic, change)
+        Name servers list none of them, and may have just started: the broker of a segment is
+        asked. If it does not answer, name servers would list it within ``UNHEARD_S``.
+        """
+        now_s, known = trio.current_time(), self._unlisted_since.pop(topic, {})
+        gone: set[SegmentKey] = set()
+        since: dict[SegmentKey, float] = {}
+        for segment in segments:
+            try:
+                now = (await self._view.chain_at(segment)).find(segment.key)
+            except Refused:
+                since[segment.key] = begun_s = known.get(segment.key, now_s)
+                if now_s - begun_s >= UNHEARD_S:
+                    gone.add(segment.key)
+            else:
+                if now is None or not now.is_readable:
+                    gone.add(segment.key)
+        if since:
+            self._unlisted_since[topic] = since
+        return gone
 
     async def _make_way(self, own: Segment, target: Segment) -> None:
         """Continue a migration whose destination took messages while this broker was away.
@@ -237,4 +265,4 @@ class Reconciler:
         if now is None or now.state is not SegmentState.WRITE_ONLY or now.delta >= 0:
             return
         await self._migrations.prepare(Move(own, now))
-        LOGGER.warning("%s goes on at %s, where clients are already", own, target)
+        LOGGER.warning("%s continues at %s, where clients are already", own, target)

@@ -3,9 +3,9 @@
 Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor.
 """
 
-import logging
 from typing import Final, Protocol, TypeVar
 
+from lanemq.local import get_logger
 from lanemq.wire import DLQ_PREFIX, KV_PREFIX, RETRY_PREFIX, RemoteProtocolError
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.frame import Frame
@@ -13,7 +13,7 @@ from lanemq.wire.frame import Frame
 from ....logical.rules._refusals import refusal
 from ...state._topics import Topics
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 NO_TOPIC: Final = "topic not exist"
 

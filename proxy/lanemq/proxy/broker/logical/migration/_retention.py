@@ -3,13 +3,12 @@
 Source: RocketMQ 5.0.0-PREVIEW, CleanFilesHook of BrokerController.
 """
 
-import logging
-from collections.abc import Callable
 from typing import Self, final
 
 import trio
 from attrs import define
 
+from lanemq.local import get_logger
 from lanemq.wire import Refused
 
 from ....logical.rules._mapping import TopicMapping
@@ -18,7 +17,7 @@ from ...context._context import BrokerContext
 from ...settings._config import BrokerConfig
 from ..state._state import LogicalState
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 
 @final
@@ -30,7 +29,6 @@ class LogicalRetention:
     _clean_interval_s: float
     _config: BrokerConfig
     _logical: LogicalState
-    _now_ms: Callable[[], int]
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:
@@ -39,7 +37,6 @@ class LogicalRetention:
             clean_interval_s=broker.store.config.clean_interval_s,
             config=broker.config,
             logical=broker.logical,
-            now_ms=broker.now_ms,
         )
 
     async def run(self) -> None:
@@ -65,8 +62,8 @@ class LogicalRetention:
             mapping = mapping.put(*gone)
             LOGGER.info("expired: %s", "; ".join(map(str, gone)))
         keep_ms = self._config.logical_queue_expired_keep_millis
-        keys = swept(mapping, logical.times.expired_ms, before_ms=self._now_ms() - keep_ms)
+        keys = swept(mapping, logical.times.expired_before(keep_ms / 1000))
         for key in keys:
-            logical.times.expired_ms.pop(key, None)
+            logical.times.expired_s.pop(key, None)
             LOGGER.info("forgotten: %s", key)
         return mapping.without(*keys)

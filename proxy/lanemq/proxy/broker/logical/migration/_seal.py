@@ -7,7 +7,6 @@ or the broker stops, the segment is as open as before.
 Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor (sealLogicalQueueRouteData).
 """
 
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final, Self, final
@@ -15,6 +14,7 @@ from typing import Final, Self, final
 import trio
 from attrs import define
 
+from lanemq.local import get_logger
 from lanemq.storage import Store, StoreUnwritable
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
@@ -29,7 +29,7 @@ from ...state._topics import Topics
 from ..state._state import LogicalState
 from ._requests import decoded, existing, require_no_partitions
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 TIMEOUT: Final = "seal timeout"
 ALREADY_SEALED: Final = "message queue already sealed"
@@ -161,7 +161,7 @@ class SealRequests(SealingRequests):
     def _open_segment(self, topic: str, queue_id: int, index: int) -> Segment:
         """Return the segment to seal; the last sealed one where none is open."""
         mapping = self._logical.get(topic)
-        if mapping is None or index not in mapping.chains:
+        if mapping is None or index not in mapping.queues:
             raise refusal("logical queue not exist")
         own = [s for s in mapping.of_queue(queue_id) if s.logical_index == index]
         if not own:

@@ -4,10 +4,10 @@ The source knows what the migration is: its number, and the progress of the grou
 both from the one to the other, if they know of them.
 """
 
-import logging
 from collections.abc import Mapping
 from typing import final
 
+from lanemq.local import get_logger
 from lanemq.wire import Refused, RequestCode
 from lanemq.wire.logical import Chain, MigrateLogicalQueue, Segment
 
@@ -17,7 +17,7 @@ from ...cluster._peers import Peers
 from ..state._progress import LogicalProgress
 from ..state._view import LogicalView
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 
 @final

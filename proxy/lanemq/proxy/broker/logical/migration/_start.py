@@ -8,19 +8,19 @@ brokers were all away is listed once this broker is registered. Where none is li
 name server answers, the queue is open: an outage of name servers does not close queues.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.wire.logical import Segment
 
 from ....logical.rules._gate import Key
 from ..state._state import LogicalState
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 START_S: Final = 5.0
 """Seconds the start as a whole waits; after that only the queues in question do."""

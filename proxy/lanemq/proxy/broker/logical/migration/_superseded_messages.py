@@ -5,11 +5,11 @@ In its order, and once: the message queue is read from where it was left, each m
 it was first, and after an interruption the end of the logical queue is searched for those names.
 """
 
-import logging
 from typing import Final, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.storage import ConfigInvalid, NewMessage, Store, disk_problem
 from lanemq.wire import PullSysFlag, RemoteProtocolError, RequestCode
 from lanemq.wire.frame import Frame, request
@@ -21,7 +21,13 @@ from lanemq.wire.logical import (
     Segment,
     SegmentState,
 )
-from lanemq.wire.message import StoredMessage, decode_messages, decode_properties, set_property
+from lanemq.wire.message import (
+    StoredMessage,
+    decode_message,
+    decode_messages,
+    decode_properties,
+    set_property,
+)
 
 from ....logical.rules._refusals import refusal
 from ....logical.rules._superseded import (
@@ -33,6 +39,7 @@ from ....logical.rules._superseded import (
 )
 from ....net._dispatch import Handlers
 from ....net._session import Session
+from ....sessions.values._framed import QueueOffset
 from ...cluster._peers import Peers
 from ...state._stored_again import stored_again
 from ..state._state import LogicalState
@@ -40,7 +47,7 @@ from ..state._view import ASK_S
 from ..traffic._delivery import Deliveries
 from ._requests import decoded
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 BATCH: Final = 32
 """Number of messages between two notes of the progress, and in one pull."""
@@ -106,7 +113,7 @@ class SupersededMessages:
                 segment,
                 f"{entry.count} operations on keys from {entry.done} on are in no log: "
                 f"{segment.topic} went on without them. They are not done again, for others have "
-                "been done since: put anew what is missed, then call `lanemq admin "
+                "been done since: put again what is missed, then call `lanemq admin "
                 f"appendSupersededMessages -b {segment.broker_name} -t {segment.topic}`, which "
                 "appends none of them and ends this alarm",
             )
@@ -165,10 +172,11 @@ class SupersededMessages:
         """Read a message in the form to append; None where retention has taken it."""
         store, segment = self._store, entry.segment
         units = store.units(segment.topic, segment.queue_id, queue_offset, 1)
-        found = store.message_at(units[0].log_position) if units else None
-        if found is None:
+        record = store.record_at(units[0].log_position) if units else None
+        if record is None or not units[0].has(record):
             LOGGER.error("message %d of %s is gone", queue_offset, segment)
             return None
+        found = decode_message(record)
         origin = entry.origin(queue_offset).encode()
         return stored_again(
             found,
@@ -193,7 +201,7 @@ class SupersededMessages:
         end = self._open_end(entry)
         header = GetMaxOffset(topic=end.topic, queue_id=end.queue_id)
         answer = await self._ask(end, request(RequestCode.GET_MAX_OFFSET, header.to_fields()))
-        return end.to_logical(int(answer.fields["offset"]))
+        return end.to_logical(QueueOffset.read(answer).offset)
 
     async def _found(self, entry: Superseded) -> int:
         """Find the offset behind the last appended message, by the content of the queue."""

@@ -4,11 +4,11 @@ A segment is superseded by an operator's word while its broker is away. That bro
 with a segment that is as open as it was, and learns from the other one what became of it.
 """
 
-import logging
 from typing import final
 
 from attrs import define
 
+from lanemq.local import get_logger
 from lanemq.wire import Refused
 from lanemq.wire.logical import LogicalQueues, Segment
 
@@ -20,13 +20,13 @@ from ..state._view import LogicalView
 from ._seal import Seals
 from ._superseded_messages import SupersededMessages
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 
 @final
 @define(eq=False, kw_only=True, repr=False)
 class SupersededSegments:
-    """Closes own open segments whose logical queues went on at other brokers meanwhile."""
+    """Closes own open segments whose logical queues continued at other brokers meanwhile."""
 
     _logical: LogicalState
     _logical_progress: LogicalProgress
@@ -49,7 +49,7 @@ class SupersededSegments:
         logical, topic = self._logical, own.topic
         others = LogicalQueues.of(account)
         if not is_superseded(own, rival, account):
-            # What was told of it is not so, or not any more: readers of the own segment go by it.
+            # What was told of it is not so, or no longer: readers of the own segment go by it.
             is_known = account.find(rival.key) is not None
 
             def change(mapping: TopicMapping) -> TopicMapping:
@@ -67,4 +67,4 @@ class SupersededSegments:
                 await self._superseded.note(sealed, taken)
             await logical.change(topic, lambda mapping: merged(mapping.put(sealed), others))
             self._logical_progress.superseded(sealed)
-        LOGGER.warning("%s went on at %s while this broker was away", sealed, rival)
+        LOGGER.warning("%s continued at %s while this broker was away", sealed, rival)

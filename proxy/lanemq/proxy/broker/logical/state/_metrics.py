@@ -23,12 +23,12 @@ def logical_info(logical: LogicalState, now_ms: int) -> dict[str, str]:
     states = Counter(segment.state for segment in own)
     phases = Counter(migration.phase for migration in logical.journal.all())
     started_ms = [migration.started_ms for migration in logical.journal.all()]
-    waiting_ms = [logical.times.write_only_ms.get(s.key, now_ms) for s in own if _has_no_place(s)]
+    waiting_s = [logical.times.waiting_s(segment) for segment in own if _has_no_place(segment)]
     info = {f"logicalQueueSegments_{state.value}": str(states[state]) for state in SegmentState}
     info |= {f"logicalQueueMigrations_{phase.value}": str(phases[phase]) for phase in Phase}
     info |= {
-        "logicalQueueMigrationAgeMax": str(now_ms - min(started_ms, default=now_ms)),
-        "logicalQueueWriteOnlyAgeMax": str(now_ms - min(waiting_ms, default=now_ms)),
+        "logicalQueueMigrationAgeMax": str(max(0, now_ms - min(started_ms, default=now_ms))),
+        "logicalQueueWriteOnlyAgeMax": str(round(max(waiting_s, default=0.0) * 1000)),
         "logicalQueueSeals": str(counters.seals),
         "logicalQueueSealsFailed": str(counters.seals_failed),
         "logicalQueueSealTimeMax": str(counters.seal_ms_max),

@@ -5,23 +5,27 @@ sends or reads there: a group that is offline finds its progress when every earl
 gone. What is committed at the old end afterwards is passed on, and never takes progress back.
 What is committed at a destination before it opens waits for what the source knows.
 
-The old end keeps what it has. It is only ever looked at where nothing later is known, and then
-it counts up to the end of its segment: offsets that a superseded broker gave out behind it are
-not the logical queue's, whose messages there were not read yet.
+The old end keeps what it has. It is only ever looked at where nothing later is known, or by an
+older view. Whoever commits behind the end of its segment has read the segments behind it, and so
+has an older view of where progress is kept. Not so where the queue went on past this broker: the
+offsets that it gave out behind that place are not the logical queue's, whose messages there were
+not read yet, so a commit counts up to there.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.storage import OffsetTable, disk_problem
 from lanemq.wire import Refused, RequestCode
 from lanemq.wire.frame import request
 from lanemq.wire.headers import UpdateConsumerOffset
 from lanemq.wire.logical import (
+    HOPS_FIELD,
     PROGRESS_PREFIX,
+    Chain,
     Segment,
     SegmentState,
     parse_progress_topic,
@@ -29,13 +33,13 @@ from lanemq.wire.logical import (
 )
 from lanemq.wire.message import is_stage_group
 
-from ....logical.rules._forwarding import HOPS_FIELD, HOPS_MAX
+from ....logical.rules._forwarding import HOPS_MAX
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._refusals import refusal
 from ...cluster._peers import Peers
 from ._state import LogicalState
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 QUEUED_MAX: Final = 10_000
 """Most late and early commits that wait; beyond it the oldest are dropped, and the next one
@@ -80,17 +84,20 @@ class LogicalProgress:
         """
         parsed = parse_progress_topic(name)
         mapping = None if parsed is None else self._logical.get(parsed.topic)
-        if parsed is None or mapping is None or index not in mapping.chains:
+        if parsed is None or mapping is None or index not in mapping.queues:
             return offset
-        chain = mapping.chains[index]
+        chain = mapping.queues[index]
         own = [s for s in chain if mapping.is_own(s) and s.delta == parsed.delta]
         waiting = chain.write_only
         is_open = any(s.state is SegmentState.NORMAL for s in own)
         if not is_open and waiting is not None and mapping.is_own(waiting):
             _put_off(self._early, (group, parsed.topic, index), offset)
             return None
-        offset = self._worth(group, own, offset)
-        if not is_open:
+        offset = self._worth(group, chain, own, offset)
+        if is_open:
+            if hops:
+                offset = self._up_to_end(own[-1], group, offset)
+        else:
             end = mapping.open_end(index)
             if end is not None and mapping.is_own(end):
                 self._commit_at(end, group, offset)  # it has been elsewhere, and has come back
@@ -111,12 +118,13 @@ class LogicalProgress:
             return offset
         chain = mapping.chain(index)
         own = [s for s in chain if mapping.is_own(s) and s.delta == parsed.delta]
-        return self._worth(group, own, offset)
+        return self._worth(group, chain, own, offset)
 
     @staticmethod
-    def _worth(group: str, own: list[Segment], offset: int) -> int:
-        """Bound ``offset`` by the segment of ``own`` that ends last; all begin together."""
-        if not own or is_stage_group(group):
+    def _worth(group: str, chain: Chain, own: list[Segment], offset: int) -> int:
+        """Bound ``offset`` by the segment of ``own`` that ends last, if the queue has gone on past
+        a source before it; all begin together."""
+        if not own or is_stage_group(group) or chain.forced_before(offset) is None:
             return offset
         return max(segment.clamp_progress(offset) for segment in own)
 
@@ -187,8 +195,16 @@ class LogicalProgress:
     def _commit_at(self, end: Segment, group: str, offset: int) -> None:
         """Keep an offset at the own open end of a queue, if it is later than what is kept there."""
         name, index = progress_topic(end.topic, end.delta), end.logical_index
+        offset = self._up_to_end(end, group, offset)
         if offset > (self._offsets.get(group, name, index) or 0):
             self._commit(group, name, index, offset)
+
+    def _up_to_end(self, end: Segment, group: str, offset: int) -> int:
+        """Bound an offset that was committed elsewhere by what the queue has: a broker that lost
+        messages in a crash may have been told of them."""
+        if is_stage_group(group):
+            return offset
+        return min(offset, end.to_logical(self._logical.end_offset(end.topic, end.queue_id)))
 
     async def run(self) -> None:
         """Pass on commits made at former ends of queues, until cancelled."""

@@ -5,12 +5,12 @@ anywhere by a state that a crash could take back. Changes come one after another
 writers of messages never wait for them.
 """
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.storage import ConfigInvalid, Store, disk_problem
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.bodies import TopicConfig
@@ -31,7 +31,7 @@ from ._operations import Operations
 from ._segment_times import SegmentTimes
 from ._stored_mappings import StoredMappings
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 _WAITING: Final = "%LOGICAL%"
 
@@ -49,7 +49,6 @@ class LogicalState:
         *,
         broker_name: str,
         address: str,
-        now_ms: Callable[[], int],
         now_s: Callable[[], float],
         changed: Callable[[str, set[int]], None],
         brokers: int = 1,
@@ -91,7 +90,6 @@ class LogicalState:
         self._topics = store.tables.topics
         self._kept = StoredMappings(self._topics)
         self._store = store
-        self._now_ms = now_ms
         self._document = store.document(JOURNAL_FILE)
         self._changed = changed
         self._keeping = trio.Lock()
@@ -106,15 +104,12 @@ class LogicalState:
     def queues(self, topic: str) -> LogicalQueues | None:
         """Return everything known of a topic, in the form told to others."""
         mapping = self.mappings.get(topic)
-        return None if mapping is None else LogicalQueues(mapping.chains.values())
+        return None if mapping is None else mapping.queues
 
     def known_queues(self) -> dict[str, LogicalQueues]:
         """Return everything known of every topic; the own segments are registered."""
         emptied = {topic: LogicalQueues() for topic in sorted(self.emptied)}
-        return emptied | {
-            topic: LogicalQueues(mapping.chains.values())
-            for topic, mapping in self.mappings.items()
-        }
+        return emptied | {topic: mapping.queues for topic, mapping in self.mappings.items()}
 
     def is_removed(self, segment: Segment) -> bool:
         """Return whether no message of an own sealed segment is left in the log.
@@ -149,13 +144,13 @@ class LogicalState:
             if new != old or config is not None:
                 settings = config() if config is not None else None
                 with trio.CancelScope(shield=True):
-                    if not before.chains:
+                    if not before.queues:
                         await self._keep_brokers(topic, self._brokers_of_new(new))
                     await self._kept.write(self.mappings | {topic: new}, settings)
                 self.mappings[topic] = new
                 self.in_use.set()
                 self.emptied.discard(topic)
-                self.times.note(new, before, self._now_ms())
+                self.times.note(new, before)
                 self._changed(topic, touched(before, new))
                 this_change, self.next_change = self.next_change, trio.Event()
                 this_change.set()
@@ -165,7 +160,7 @@ class LogicalState:
         """Remove the logical queues of a topic. Raises ``Refused`` as ``change``."""
         async with self._keeping:
             old = self.mappings.get(topic)
-            self.brokers_heard.pop(topic, None)  # of a topic that is not any more
+            self.brokers_heard.pop(topic, None)  # of a topic that is no longer
             if old is not None:
                 rest = {name: value for name, value in self.mappings.items() if name != topic}
                 with trio.CancelScope(shield=True):
@@ -254,10 +249,10 @@ class LogicalState:
             ):  # a crash came between the two halves of its deletion
                 self.emptied.add(topic)
                 continue
-            segments = (self._readdressed(segment) for segment in queues.segments)
-            self.mappings[topic] = mapping = TopicMapping(topic, self.broker_name, segments)
+            known = LogicalQueues.of(map(self._readdressed, queues.segments))
+            self.mappings[topic] = mapping = TopicMapping(topic, self.broker_name, known)
             self.in_use.set()
-            self.times.note(mapping, None, self._now_ms())
+            self.times.note(mapping, None)
             for segment in mapping.own():
                 self._check(segment)
                 is_open_past = segment.is_forced and segment.is_writable

@@ -61,6 +61,6 @@ class StoredMappings:
         """Return a topic's mapping as plain JSON: the same object as long as it is unchanged."""
         known = self._as_json.get(mapping.topic)
         if known is None or known[0] is not mapping:
-            text = LogicalQueues(mapping.chains.values()).encode()
+            text = mapping.queues.encode()
             known = self._as_json[mapping.topic] = mapping, fastjson.loads(text)
         return known[1]

@@ -3,9 +3,9 @@
 Source: RocketMQ 5.0.0-PREVIEW, MQClientAPIImpl (105 with the flag, 413).
 """
 
-import logging
 from typing import Final, final
 
+from lanemq.local import get_logger
 from lanemq.wire import ProtocolError, Refused, RequestCode
 from lanemq.wire.bodies import RouteData
 from lanemq.wire.frame import Frame, request
@@ -24,7 +24,7 @@ from ....logical.rules._view import progress
 from ...cluster._peers import Peers
 from ._state import LogicalState
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 ASK_S: Final = 2.0
 """Seconds that another broker may take to show its mapping, or for a step of a migration."""

@@ -1,4 +1,4 @@
-"""Delivery of the broker's own messages for queues that go on at another broker.
+"""Delivery of the broker's own messages for queues that continue at another broker.
 
 A delayed message is due at a queue that was sealed meanwhile: it goes to wherever the logical
 queue takes messages. Where that cannot be reached it waits a little longer, in the log, and so
@@ -7,14 +7,14 @@ it is never lost; with its unique key, whoever gets it twice can tell.
 Source: RocketMQ 5.0.0-PREVIEW writes such messages behind the end of the sealed segment.
 """
 
-import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Self, final
 
 import trio
 from attrs import define
 from msgspec.structs import replace
 
+from lanemq.local import get_logger
 from lanemq.storage import NewMessage, Store
 from lanemq.wire import (
     ProtocolError,
@@ -27,6 +27,8 @@ from lanemq.wire import (
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import SendMessage
 from lanemq.wire.logical import (
+    BORN_HOST_FIELD,
+    HOPS_FIELD,
     LOGICAL_QUEUE_FLAG,
     REDIRECT_FIELD,
     SEGMENT_FIELD,
@@ -36,7 +38,6 @@ from lanemq.wire.logical import (
 )
 from lanemq.wire.message import Property, remove_property
 
-from ....logical.rules._forwarding import BORN_HOST_FIELD, HOPS_FIELD
 from ....logical.rules._gate import SegmentClosed
 from ....logical.rules._view import merged
 from ...cluster._peers import Peers
@@ -47,7 +48,7 @@ from ...writing._undelivered import Undelivered
 from ...writing._writer import Writer
 from ..state._state import LogicalState
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 AGAIN_LEVEL: Final = 3
 """The delay level after which an undelivered message is tried again: 10 s by default."""
@@ -63,6 +64,7 @@ class Deliveries:
     """The delivery of messages that their own queues did not take."""
 
     _commit: Callable[[], None]
+    _commit_all: Callable[[], Awaitable[None]]
     _config: BrokerConfig
     _logical: LogicalState
     _peers: Peers
@@ -77,6 +79,7 @@ class Deliveries:
         return cls(
             undelivered=undelivered,
             commit=broker.commit,
+            commit_all=broker.commit_all,
             config=broker.config,
             logical=broker.logical,
             peers=broker.peers,
@@ -113,7 +116,7 @@ class Deliveries:
             self._undelivered.keep(message, error.remark)
         for message in waiting:
             self._writer.append_waiting(message, AGAIN_LEVEL)
-        self._commit()
+        await self._commit_all()
 
     async def _deliver(self, message: NewMessage) -> bool:
         """Try to deliver a message now; returns whether it was delivered."""

@@ -19,8 +19,8 @@ from lanemq.wire.logical import LOCK_FIELD, LOGICAL_QUEUE_BROKER, Segment, Segme
 
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._refusals import refusal
+from ....sessions.state._locks import QueueLocks
 from ...cluster._peers import Peers
-from ...state._locks import QueueLocks
 from ..state._state import LogicalState
 from ..state._view import ASK_S
 
@@ -48,13 +48,11 @@ class LogicalLocks:
         *,
         locks: QueueLocks,
         logical: LogicalState,
-        now_ms: Callable[[], int],
         now_s: Callable[[], float],
         peers: Peers,
     ) -> None:
         self._locks = locks
         self._logical = logical
-        self._now_ms = now_ms
         self._now_s = now_s
         self._peers = peers
         self._started_s = now_s()
@@ -151,10 +149,8 @@ class LogicalLocks:
         """Return whether an own segment was sealed so long ago that its locks have ended."""
         if not segment.is_sealed:
             return False
-        closed_ms = self._logical.times.closed_ms.get(segment.key)
-        if closed_ms is None:  # before the start
-            return self._now_s() - self._started_s > TRUST_S
-        return self._now_ms() - closed_ms > TRUST_S * 1000
+        closed_s = self._logical.times.closed_s.get(segment.key, self._started_s)
+        return self._now_s() - closed_s > TRUST_S
 
 
 def _named(queue: MessageQueue) -> MessageQueue:

@@ -5,10 +5,10 @@ All others read message queues as they are, whatever segments are on them.
 Source: RocketMQ 5.0.0-PREVIEW, PullMessageProcessor.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple, final
 
+from lanemq.local import get_logger
 from lanemq.storage import GetStatus, Got
 from lanemq.wire import ResponseCode
 from lanemq.wire.logical import Redirect, Segment, SegmentState, translate
@@ -27,12 +27,12 @@ from ....logical.rules._reading import (
     to_the_end,
 )
 from ....net._session import Session
-from ...values._pull_request import PullRequest
-from ...values._results import Moved, NotFound
+from ....sessions.values._pull_request import PullRequest
+from ....sessions.values._results import Moved, NotFound
 from ..state._state import LogicalState
 from ._told import ToldReaders
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 SCANS_MAX: Final = 16
 """Most reads of the store for one pull that finds no wanted message in a sealed segment."""

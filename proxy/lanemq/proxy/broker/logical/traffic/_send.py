@@ -7,7 +7,6 @@ sealed, senders wait: a moment later it is known what to tell them.
 Source: RocketMQ 5.0.0-PREVIEW, AbstractSendMessageProcessor (LogicalQueueContext).
 """
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, final
 
@@ -15,6 +14,7 @@ import trio
 from attrs import define
 from msgspec.structs import replace
 
+from lanemq.local import get_logger
 from lanemq.wire import HostAddress, Refused, ResponseCode
 from lanemq.wire.frame import JAVA, Frame
 from lanemq.wire.logical import (
@@ -28,7 +28,7 @@ from lanemq.wire.logical import (
 )
 
 from ....logical.rules._forwarding import (
-    flags_field,
+    SEND_NAMES,
     forwarded,
     half_forbidden,
     hops_of,
@@ -39,12 +39,12 @@ from ....logical.rules._gate import SegmentClosed
 from ....logical.rules._view import merged
 from ....net._answers import Later, answer_after, kept_after
 from ....net._session import Session
+from ....sessions.values._results import Moved, Stored, is_redirect, redirect_in
 from ...cluster._peers import Peers
 from ...settings._config import BrokerConfig
-from ...values._results import Moved, Stored, is_redirect, redirect_in
 from ..state._state import LogicalState
 
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 REDIRECTS_FOLLOWED: Final = 1
 """Most redirects followed: the first target may have been sealed meanwhile; more mean a stale
@@ -65,6 +65,7 @@ class MovedSends:
 
     _address: HostAddress
     _commit: Callable[[], None]
+    _commit_all: Callable[[], Awaitable[None]]
     _config: BrokerConfig
     _logical: LogicalState
     _peers: Peers
@@ -131,7 +132,7 @@ class MovedSends:
                 if target is not None:
                     return self._send_on(segment, target, frame, session, send)
         if self._follows_redirects(frame, topic):
-            return self._redirect(None)  # nothing is known here: all is to be asked anew
+            return self._redirect(None)  # nothing is known here: all is to be asked again
         raise Refused(
             ResponseCode.NO_PERMISSION,
             f"topic[{topic}] queueId[{queue_id}] is not segment[{meant}] of a logical queue",
@@ -192,7 +193,7 @@ class MovedSends:
             return False
         if hops_of(frame):
             return True
-        if not int(frame.fields[flags_field(frame.code)]) & LOGICAL_QUEUE_FLAG:
+        if not int(frame.fields[SEND_NAMES[frame.code].sys_flag]) & LOGICAL_QUEUE_FLAG:
             return False
         return frame.language != JAVA or all(
             serves_java(setting, topic) for setting in self._logical.java_settings.values()
@@ -202,7 +203,7 @@ class MovedSends:
         """Retry in the order of the sends, once the queue is open again or sealed for good."""
         async with turn:
             answer = kept_after(self._commit, send(frame, session))
-        return await answer if isinstance(answer, Awaitable) else answer
+        return await answer_after(self._commit_all, answer)
 
     async def _forward(
         self, frame: Frame, session: Session, segment: Segment, target: Segment, send: Send
@@ -240,7 +241,7 @@ class MovedSends:
         ours = forwarded(frame, target, session.peer)
         if target.broker_name == self._logical.broker_name:
             answer = send(replace(frame, fields=ours.fields), session)
-            return await answer_after(self._commit, answer)
+            return await answer_after(self._commit_all, answer)
         peers, name, address = self._peers, target.broker_name, target.broker_address
         if frame.is_oneway:
             await peers.oneway(name, address, ours)

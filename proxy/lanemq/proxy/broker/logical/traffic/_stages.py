@@ -15,14 +15,15 @@ from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import SubscriptionGroupConfig
 from lanemq.wire.frame import request
 from lanemq.wire.headers import QueryConsumerOffset
-from lanemq.wire.logical import Segment, parse_progress_topic, progress_topic
+from lanemq.wire.logical import NOT_SET, Segment, parse_progress_topic, progress_topic
 from lanemq.wire.message import StageRecord
 
 from ....logical.rules._mapping import TopicMapping
+from ....sessions.state._stages import SHADOW_PREFIX, GroupStages, Key, Part, stages_of
+from ....sessions.values._framed import GroupOffset
 from ...cluster._peers import Peers
 from ...context._context import BrokerContext
 from ...state._groups import Groups
-from ...state._stages import SHADOW_PREFIX, GroupStages, Key, Part, stages_of
 from ..state._progress import LogicalProgress
 from ..state._view import ASK_S
 
@@ -167,9 +168,9 @@ class LogicalStages:
                 answer = await self._peers.call(name, address, asked, ASK_S)
             except Refused:
                 continue
-            text = answer.fields.get("offset", "")
-            if answer.code == ResponseCode.SUCCESS and text.isdecimal():
-                return int(text)
+            kept = GroupOffset.read(answer).offset
+            if answer.code == ResponseCode.SUCCESS and kept != NOT_SET:
+                return kept
         return None
 
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from lanemq.wire.logical import Segment
 
 from ....net._session import Session
-from ...values._pull_request import PullRequest
+from ....sessions.values._pull_request import PullRequest
 
 TOLD_MAX: Final = 1000
 """Most readers of one connection that may be about to ask again; beyond it the oldest are

@@ -26,8 +26,8 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.logical import LOCK_FIELD
 
-from ....broker._typed_handlers import TypedHandlers
-from ....broker.values._framed import (
+from ....net._session import Session
+from ....sessions.values._framed import (
     EarliestTime,
     GroupOffset,
     Locked,
@@ -36,7 +36,8 @@ from ....broker.values._framed import (
     TopicStats,
     Unlocked,
 )
-from ....broker.values._results import DONE, Done, Viewed
+from ....sessions.values._results import DONE, Done, Viewed
+from ._own_answers import OwnAnswers
 
 Code = RequestCode
 AskedT = TypeVar("AskedT")
@@ -52,8 +53,8 @@ _SUCCESS: Final = frozenset({ResponseCode.SUCCESS})
 class Question(Generic[AskedT_contra, ToldT_co]):
     """A kind of question: its typed handler here, and its frames at another broker."""
 
-    own: Callable[[AskedT_contra], ToldT_co | Awaitable[ToldT_co]]
-    """The handler of this process's broker. Raises ``Refused``."""
+    own: Callable[[OwnAnswers, AskedT_contra], ToldT_co | Awaitable[ToldT_co]]
+    """Asks the handler of this process's broker. Raises ``Refused``."""
     encode: Callable[[AskedT_contra], Frame]
     """Makes the request for another broker."""
     decode: Callable[[Frame], ToldT_co]
@@ -69,60 +70,8 @@ class Search(NamedTuple):
     header: QueryMessage
     frame: Frame
     """The request, which other brokers get as it is."""
-
-
-@final
-class Questions:
-    """All kinds of questions, with the handlers of this process's broker."""
-
-    def __init__(self, own: TypedHandlers) -> None:
-        groups, queues = own.group_offsets, own.queue_offsets
-        locks, messages = own.locks, own.messages
-
-        def by_key(asked: Search) -> Queried:
-            return messages.by_key(asked.header, version=asked.frame.version)
-
-        def done(answer: Frame) -> Done:
-            return DONE
-
-        self.group_offset: Final = Question[QueryConsumerOffset, GroupOffset](
-            groups.query, _of(Code.QUERY_CONSUMER_OFFSET), GroupOffset.read
-        )
-        self.commit: Final = Question[UpdateConsumerOffset, Done](
-            groups.update, _of(Code.UPDATE_CONSUMER_OFFSET), done
-        )
-        self.max_offset: Final = Question[GetMaxOffset, QueueOffset](
-            queues.get_max, _of(Code.GET_MAX_OFFSET), QueueOffset.read_end
-        )
-        self.min_offset: Final = Question[GetMinOffset, QueueOffset](
-            queues.get_min, _of(Code.GET_MIN_OFFSET), QueueOffset.read
-        )
-        self.offset_at: Final = Question[SearchOffset, QueueOffset](
-            queues.search, _of(Code.SEARCH_OFFSET_BY_TIMESTAMP), QueueOffset.read
-        )
-        self.earliest_time: Final = Question[GetEarliestMsgStoretime, EarliestTime](
-            queues.earliest, _of(Code.GET_EARLIEST_MSG_STORETIME), EarliestTime.read
-        )
-        self.topic_stats: Final = Question[GetTopicStatsInfo, TopicStats](
-            own.topics.stats, _of(Code.GET_TOPIC_STATS_INFO), TopicStats.read
-        )
-        self.lock: Final = Question[LockBatch, Locked](
-            locks.lock_logical, partial(_about_locks, Code.LOCK_BATCH_MQ), Locked.read
-        )
-        self.unlock: Final = Question[LockBatch, Unlocked](
-            locks.unlock_logical, partial(_about_locks, Code.UNLOCK_BATCH_MQ), Unlocked.read
-        )
-        self.view: Final = Question[ViewMessage, Viewed](
-            partial(messages.view, version=VERSION),
-            _of(Code.VIEW_MESSAGE_BY_ID),
-            lambda answer: Viewed(answer.body),
-        )
-        self.by_key: Final = Question[Search, Queried](
-            by_key,
-            lambda asked: asked.frame,
-            Queried.read,
-            frozenset({ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND}),
-        )
+    session: Session
+    """The client's connection."""
 
 
 def _of(code: int) -> Callable[[Header], Frame]:
@@ -132,3 +81,51 @@ def _of(code: int) -> Callable[[Header], Frame]:
 
 def _about_locks(code: int, asked: LockBatch) -> Frame:
     return request(code, {LOCK_FIELD: "true"}, asked.encode())
+
+
+GROUP_OFFSET: Final = Question[QueryConsumerOffset, GroupOffset](
+    lambda own, asked: own.group_offset(asked),
+    _of(Code.QUERY_CONSUMER_OFFSET),
+    GroupOffset.read,
+)
+COMMIT: Final = Question[UpdateConsumerOffset, Done](
+    lambda own, asked: own.commit(asked), _of(Code.UPDATE_CONSUMER_OFFSET), lambda _: DONE
+)
+MAX_OFFSET: Final = Question[GetMaxOffset, QueueOffset](
+    lambda own, asked: own.max_offset(asked), _of(Code.GET_MAX_OFFSET), QueueOffset.read_end
+)
+MIN_OFFSET: Final = Question[GetMinOffset, QueueOffset](
+    lambda own, asked: own.min_offset(asked), _of(Code.GET_MIN_OFFSET), QueueOffset.read
+)
+OFFSET_AT: Final = Question[SearchOffset, QueueOffset](
+    lambda own, asked: own.offset_at(asked),
+    _of(Code.SEARCH_OFFSET_BY_TIMESTAMP),
+    QueueOffset.read,
+)
+EARLIEST_TIME: Final = Question[GetEarliestMsgStoretime, EarliestTime](
+    lambda own, asked: own.earliest_time(asked),
+    _of(Code.GET_EARLIEST_MSG_STORETIME),
+    EarliestTime.read,
+)
+TOPIC_STATS: Final = Question[GetTopicStatsInfo, TopicStats](
+    lambda own, asked: own.topic_stats(asked), _of(Code.GET_TOPIC_STATS_INFO), TopicStats.read
+)
+LOCK: Final = Question[LockBatch, Locked](
+    lambda own, asked: own.lock(asked), partial(_about_locks, Code.LOCK_BATCH_MQ), Locked.read
+)
+UNLOCK: Final = Question[LockBatch, Unlocked](
+    lambda own, asked: own.unlock(asked),
+    partial(_about_locks, Code.UNLOCK_BATCH_MQ),
+    Unlocked.read,
+)
+VIEW: Final = Question[ViewMessage, Viewed](
+    lambda own, asked: own.view(asked, version=VERSION),
+    _of(Code.VIEW_MESSAGE_BY_ID),
+    lambda answer: Viewed(answer.body),
+)
+BY_KEY: Final = Question[Search, Queried](
+    lambda own, asked: own.by_key(asked.header, session=asked.session, version=asked.frame.version),
+    lambda asked: asked.frame,
+    Queried.read,
+    frozenset({ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND}),
+)

@@ -1,72 +1,45 @@
 """The routes that a logical listener knows: places of the segments of its topics.
 
 Name servers are asked as a client is that knows logical queues. What brokers say in redirects
-is newer than that, goes into the same chains, and is not taken back by an older view.
+is newer than that, goes into the same chains, and is not taken back by an older view. A name
+server that does not answer takes nothing away, and one that lists less than was known has to be
+confirmed by the brokers: it may have just started.
 """
 
-import logging
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.sdk import LanemqError, RemotingClient
 from lanemq.wire import RemoteProtocolError, RequestCode, ResponseCode
-from lanemq.wire.bodies import MASTER_ID, ClusterInfo, RouteData
-from lanemq.wire.frame import Frame, request
+from lanemq.wire.frame import request
 from lanemq.wire.headers import GetRouteInfo
-from lanemq.wire.logical import (
-    LOGICAL_BROKERS_MEMBER,
-    LOGICAL_QUEUE_BROKER,
-    LOGICAL_QUEUE_FLAG,
-    Chain,
-    LogicalQueues,
-    RecentRedirects,
-    Redirect,
-)
+from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, Chain, LogicalQueues, RecentRedirects, Redirect
 
-LOGGER = logging.getLogger("lanemq.proxy.logical.listener")
+from ._accounts import BrokerAccounts, OwnAccount, told_by_brokers
+from ._addresses import BrokerAddresses
+from ._views import TopicView, missing_in, read_view
+
+LOGGER = get_logger("lanemq.proxy.logical.listener", by_peers=True)
 
 FRESH_S: Final = 10.0
 """Seconds after which routes are asked for again."""
 RETRY_S: Final = 1.0
 """Seconds for which a question without an answer, or without use, is not repeated."""
 ASK_S: Final = 3.0
+PATIENCE_S: Final = 0.5
+"""Seconds for which a request waits for a newer view if there is one already: an answer of a name
+server takes less, and one that does not answer holds nothing up."""
+AT_ONCE: Final = 64
+"""Most topics that are asked for at once."""
 TOPICS_MAX: Final = 100_000
 """Most topics remembered; beyond it all are forgotten. Only a broken peer asks for so many."""
 
 _ANSWERS: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST})
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class TopicView:
-    """The known state of a topic with logical queues."""
-
-    queues: LogicalQueues
-    addresses: Mapping[str, str]
-    """Broker name -> address of the master."""
-    brokers: int = 1
-    """Number of brokers at which older clients see the topic."""
-
-    def chain(self, index: int) -> Chain | None:
-        """Return the segments of a logical queue; None for one that does not exist."""
-        return self.queues.get(index)
-
-    def with_redirect(self, redirect: Redirect) -> "TopicView":
-        """Return the view with what a redirect tells."""
-        queues = self.queues.put_segments(redirect.current, redirect.following)
-        return replace(self, queues=queues)
-
-    def address(self, broker_name: str) -> str | None:
-        """Return the address of a broker, from the name server or from the redirect that named
-        it."""
-        known = self.addresses.get(broker_name)
-        if known is None:
-            hints = (s.broker_address for s in self.queues.segments if s.broker_name == broker_name)
-            known = next(filter(None, hints), None)
-        return known
 
 
 @dataclass(slots=True)
@@ -82,17 +55,33 @@ class _Known:
     redirects: RecentRedirects
     brokers: int
     """The view's, or those of the last one where name servers do not know the topic now."""
+    is_answered: bool
+    """True if a name server answered the last question."""
 
 
 @final
 class LogicalRoutes:
     """The views of all topics. ``get`` never waits; ``find`` and ``refresh`` may."""
 
-    def __init__(self, client: RemotingClient, name_servers: Sequence[str]) -> None:
+    def __init__(
+        self, client: RemotingClient, name_servers: Sequence[str], own: OwnAccount | None
+    ) -> None:
         self._client = client
         self._name_servers = list(name_servers)
         self._known: dict[str, _Known] = {}
+        self._accounts = BrokerAccounts(client=client, own=own)
+        self._addresses = BrokerAddresses(client, name_servers, own)
         self._asking: dict[str, trio.Event] = {}
+        self._to_ask, self._asked = trio.open_memory_channel[str](math.inf)
+
+    async def run(self) -> None:
+        """Ask for the routes that others wait for, until cancelled."""
+        limit = trio.CapacityLimiter(AT_ONCE)
+        for topic in self._asking:  # of a run that has failed
+            self._to_ask.send_nowait(topic)
+        async with trio.open_nursery() as nursery:
+            async for topic in self._asked:
+                nursery.start_soon(self._look_up, topic, limit)
 
     def get(self, topic: str) -> TopicView | None:
         """Return the known view; None for a topic that has no logical queues, or is unknown."""
@@ -110,51 +99,126 @@ class LogicalRoutes:
         known = self._known.get(topic)
         return known is not None and now_s - known.asked_s < FRESH_S
 
+    async def is_complete(self, topic: str) -> bool:
+        """Return whether a name server that lists all brokers told the topic's queues, or that it
+        has none. Otherwise others may know more."""
+        known = self._known.get(topic)
+        if known is None or not (known.is_told or (known.is_answered and known.view is None)):
+            return False
+        return await self._addresses.are_listed()
+
     async def find(self, topic: str) -> TopicView | None:
-        """Return the view, asked for if it is not fresh."""
+        """Return the view, asked for if it is not fresh; a known one is waited for but shortly."""
         if not self.is_fresh(topic, now_s=trio.current_time()):
-            await self.refresh(topic)
+            self._begin_with_own(topic)
+            patience_s = math.inf if self.get(topic) is None else PATIENCE_S
+            with trio.move_on_after(patience_s):
+                await self.refresh(topic)
         return self.get(topic)
+
+    def _begin_with_own(self, topic: str) -> None:
+        """Make what this process's broker has on its disk the first view of a topic."""
+        view = self._accounts.with_own(topic, None) if topic not in self._known else None
+        if view is not None:
+            self._known[topic] = _Known(
+                view,
+                -math.inf,
+                had_use=True,
+                is_told=False,
+                redirected=set(),
+                redirects=RecentRedirects(),
+                brokers=view.brokers,
+                is_answered=False,
+            )
 
     async def refresh(self, topic: str) -> TopicView | None:
         """Ask now, unless that has just failed. Without an answer, nothing changes."""
-        under_way = self._asking.get(topic)
-        if under_way is not None:
-            await under_way.wait()
-            return self.get(topic)
-        known = self._known.get(topic)
-        now_s = trio.current_time()
-        if known is not None and not known.had_use and now_s - known.asked_s < RETRY_S:
-            await trio.lowlevel.checkpoint()
-            return known.view
-        done = self._asking[topic] = trio.Event()
-        brokers = known.brokers if known is not None else 1
-        try:
-            view, is_answered = await self._ask(topic, brokers)
-            if len(self._known) >= TOPICS_MAX:
-                self._known.clear()
-            before = known.view if known is not None else None
-            redirects = known.redirects if known is not None else RecentRedirects()
-            redirected, now_s = set[int](), trio.current_time()
-            if not is_answered:
-                view = before
-            elif view is not None:
-                for redirect in redirects.unheard(view.queues, now_s):
-                    view = view.with_redirect(redirect)
-                    redirected.add(redirect.current.logical_index)
-            self._known[topic] = _Known(
-                view,
-                now_s,
-                had_use=view != before,
-                is_told=is_answered,
-                redirected=redirected,
-                redirects=redirects,
-                brokers=view.brokers if view is not None else brokers,
-            )
-        finally:
-            del self._asking[topic]
-            done.set()
+        done = self._asking.get(topic)
+        if done is None:
+            known = self._known.get(topic)
+            now_s = trio.current_time()
+            if known is not None and not known.had_use and now_s - known.asked_s < RETRY_S:
+                await trio.lowlevel.checkpoint()
+                return known.view
+            # Not by this task: it may be given up, and others wait for the answer then.
+            done = self._asking[topic] = trio.Event()
+            self._to_ask.send_nowait(topic)
+        await done.wait()
         return self.get(topic)
+
+    async def _look_up(self, topic: str, limit: trio.CapacityLimiter) -> None:
+        done = self._asking[topic]
+        async with limit:
+            known = await self._asked_for(topic)
+        if len(self._known) >= TOPICS_MAX:
+            self._known.clear()
+        self._known[topic] = known
+        del self._asking[topic]
+        done.set()
+
+    async def _asked_for(self, topic: str) -> _Known:
+        """Ask name servers for a topic, and brokers for what these do not list."""
+        known = self._known.get(topic)
+        before = known.view if known is not None else None
+        brokers = known.brokers if known is not None else self._accounts.brokers_of(topic)
+        expected = self._accounts.with_own(topic, before)
+        told, is_answered = await self._ask(topic, expected, brokers)
+        view, redirected = None, set[int]()
+        if is_answered:
+            view, redirected = await self._completed(topic, told, expected, brokers)
+        known = self._known.get(topic)  # redirects may have come meanwhile
+        before = known.view if known is not None else None
+        redirects = known.redirects if known is not None else RecentRedirects()
+        if not is_answered:
+            view = self._accounts.with_own(topic, before)
+        elif view is not None:
+            for redirect in redirects.unheard(view.queues, trio.current_time()):
+                view = view.with_redirect(redirect)
+                redirected.add(redirect.current.logical_index)
+        return _Known(
+            view,
+            trio.current_time(),
+            had_use=view != before,
+            is_told=told is not None,
+            redirected=redirected,
+            redirects=redirects,
+            brokers=view.brokers if view is not None else brokers,
+            is_answered=is_answered,
+        )
+
+    async def _completed(
+        self, topic: str, told: TopicView | None, known: TopicView | None, brokers: int
+    ) -> tuple[TopicView | None, set[int]]:
+        """Return a name server's view with the segments that it lacks and their brokers have;
+        and the logical queues in which there are any.
+
+        Without a view the brokers' own accounts are the view.
+        """
+        missing = missing_in(told, known)
+        if told is not None and not missing:
+            closed = self._accounts.closed(topic, known, told, {}, trio.current_time())
+            return told.with_segments(*closed), {segment.logical_index for segment in closed}
+        addresses: dict[str, str | None] = {}
+        if known is not None:
+            addresses |= {s.broker_name: known.address(s.broker_name) for s in missing}
+        if told is None and not missing:
+            addresses |= await self._addresses.ask()
+        accounts = await self._accounts.ask(topic, addresses)
+        now_s = trio.current_time()
+        kept = self._accounts.kept(topic, missing, accounts, now_s)
+        if told is None:
+            kept += told_by_brokers(accounts)
+            if not kept:
+                return None, set()
+            told = TopicView(LogicalQueues(), {}, brokers)
+        told_by_others = {name: address for name, address in addresses.items() if address}
+        known_addresses = known.addresses if known is not None else {}
+        view = TopicView(
+            told.queues, {**told_by_others, **known_addresses, **told.addresses}, told.brokers
+        )
+        view = view.with_segments(*kept)
+        kept += self._accounts.closed(topic, known, view, accounts, now_s)
+        return view.with_segments(*kept), {segment.logical_index for segment in kept}
 
     async def confirm(self, topic: str, index: int) -> bool:
         """Return whether a logical queue is as a name server told it a moment ago; ask if it is
@@ -173,26 +237,21 @@ class LogicalRoutes:
         return known is not None and known.is_told and index not in known.redirected
 
     async def brokers(self) -> Mapping[str, str]:
-        """Ask a name server for all brokers; return name -> address of the master."""
-        frame = request(RequestCode.GET_BROKER_CLUSTER_INFO)
-        for server in tuple(self._name_servers):
-            try:
-                answer = await self._client.call(server, frame, ASK_S)
-                table = ClusterInfo.decode(answer.body).broker_addr_table
-            except (LanemqError, RemoteProtocolError) as error:
-                LOGGER.info("name server %s does not tell the brokers: %s", server, error)
-                continue
-            return {
-                name: broker.broker_addrs[MASTER_ID]
-                for name, broker in table.items()
-                if MASTER_ID in broker.broker_addrs
-            }
-        return {}
+        """Ask for all brokers; return name -> address of the master, as ``BrokerAddresses.ask``."""
+        return await self._addresses.ask()
 
-    async def _ask(self, topic: str, brokers: int) -> tuple[TopicView | None, bool]:
+    async def _ask(
+        self, topic: str, expected: TopicView | None, brokers: int
+    ) -> tuple[TopicView | None, bool]:
+        """Ask name servers for a topic, until one lists all that is expected of it.
+
+        Returns the most complete view, and whether any of them answered.
+        """
         header = GetRouteInfo(topic=topic, sys_flag=LOGICAL_QUEUE_FLAG)
         frame = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.to_fields())
-        for at, server in enumerate(self._name_servers):
+        best: TopicView | None = None
+        lacking, is_answered = math.inf, False
+        for server in tuple(self._name_servers):
             try:
                 answer = await self._client.call(server, frame, ASK_S, accept=_ANSWERS)
                 view = read_view(answer, brokers=brokers)
@@ -201,10 +260,18 @@ class LogicalRoutes:
                     "name server %s does not tell the route of %s: %s", server, topic, error
                 )
                 continue
-            if at:  # the one that answers is asked first from now on
-                self._name_servers.insert(0, self._name_servers.pop(at))
-            return view, True
-        return None, False
+            is_answered = True
+            if view is None:
+                continue
+            self._addresses.note(view.addresses)
+            lacks = len(missing_in(view, expected))
+            if lacks < lacking:
+                best, lacking = view, lacks
+            if not lacks:  # the one that knows the most is asked first from now on
+                self._name_servers.remove(server)
+                self._name_servers.insert(0, server)
+                break
+        return best, is_answered
 
     async def redirected(self, topic: str, redirect: Redirect | None) -> None:
         """Learn from a redirect; if it names no target, ask a name server, whose word counts."""
@@ -220,23 +287,3 @@ class LogicalRoutes:
             if view != known.view:
                 known.view, known.had_use = view, True
                 known.redirected.add(redirect.current.logical_index)
-
-
-def read_view(answer: Frame, *, brokers: int = 1) -> TopicView | None:
-    """Read the view in a name server's answer; None for a topic without logical queues.
-
-    ``brokers`` is their number where the name server does not know it, as after its start.
-    """
-    if answer.code != ResponseCode.SUCCESS:
-        return None
-    route = RouteData.decode(answer.body)
-    queues = LogicalQueues.of_route(route.extra)
-    if queues is None:
-        return None
-    addresses = {
-        broker.broker_name: broker.broker_addrs[MASTER_ID]
-        for broker in route.broker_datas
-        if MASTER_ID in broker.broker_addrs and broker.broker_name != LOGICAL_QUEUE_BROKER
-    }
-    told = route.extra.get(LOGICAL_BROKERS_MEMBER)
-    return TopicView(queues, addresses, told if isinstance(told, int) and told > 0 else brokers)

@@ -1,11 +1,12 @@
 """Offsets of logical queues: those of groups (14, 15), and begin and end of queues (29 to 32)."""
 
-from collections.abc import Awaitable, Sequence
-from typing import Final, final
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import final
 
 from attrs import define
 
-from lanemq.wire import LONG_MAX, Refused, RequestCode, ResponseCode
+from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import (
     GetEarliestMsgStoretime,
@@ -15,25 +16,35 @@ from lanemq.wire.headers import (
     SearchOffset,
     UpdateConsumerOffset,
 )
-from lanemq.wire.logical import ROUNDS_MAX, Chain, Segment, translate
+from lanemq.wire.logical import (
+    Ask,
+    Asked,
+    Boundary,
+    Chain,
+    CommitTo,
+    Conversation,
+    LookAgain,
+    Reply,
+    SearchByTime,
+    Step,
+    Told,
+    converse,
+    earliest_time_ms,
+    max_offset,
+    min_offset,
+)
 
-from ....broker.handlers.pulls._offsets import NOT_FOUND
-from ....broker.values._framed import EarliestTime, GroupOffset, QueueOffset
 from ....net._dispatch import Handlers, by_header, typed
 from ....net._session import Session
+from ....sessions.values._framed import EarliestTime, GroupOffset, QueueOffset
+from ....sessions.values._shared import NO_OFFSET, as_of_client
 from ..brokers._brokers import Brokers
-from ..brokers._questions import AskedT, Question, Questions, ToldT
-from ..brokers._routes import TopicView
+from ..brokers._questions import EARLIEST_TIME, MAX_OFFSET, MIN_OFFSET, OFFSET_AT
+from ..brokers._views import TopicView
 from ..port._context import ListenerContext
 from ..port._queues import SeenQueues
-from ._commits import ReaderCommit
-from ._progress import Progress
+from ._progress import ListenerProgress
 from ._readers import Readers
-
-LOWER: Final = "LOWER"
-UPPER: Final = "UPPER"
-"""Value of the field by which clients since 5.0 ask for the upper side of a time; others want the
-nearest message."""
 
 
 @final
@@ -43,104 +54,60 @@ class Offsets:
 
     _brokers: Brokers
     _queues: SeenQueues
-    _questions: Questions
 
     async def max_offset(self, topic: str, index: int) -> int:
         """Return the logical offset that the next message will get, as far as can be told now."""
-        for _ in range(ROUNDS_MAX):
-            view, chain = await self._latest(topic, index)
-            segment = chain.last
-            if segment is None or segment.is_sealed:
-                return chain.known_end
-            asked = GetMaxOffset(topic, segment.queue_id, committed=True, logical_queue=True)
-            told = await self._ask(view, segment, self._questions.max_offset, asked)
-            if not told.is_continued:
-                return translate.end_of(segment, told.offset)
-            await self._queues.routes.refresh(topic)
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"{topic}/{index} is being moved, try again")
+        return await self._outcome(topic, index, max_offset)
 
     async def min_offset(self, topic: str, index: int) -> int:
         """Return the least logical offset with a message; the end where there is none."""
-        view, chain = await self._queues.chain(topic, index)
-        for segment in chain.readable:
-            found = await self._min_of(view, segment)
-            if (first := translate.first_of(segment, found)) is not None:
-                return first
-        return chain.known_end
-
-    async def _min_of(self, view: TopicView, segment: Segment) -> int:
-        asked = GetMinOffset(segment.topic, segment.queue_id)
-        return max(0, (await self._ask(view, segment, self._questions.min_offset, asked)).offset)
+        return await self._outcome(topic, index, min_offset)
 
     async def offset_at(
         self, topic: str, index: int, timestamp_ms: int, boundary: str | None
     ) -> int:
         """Find the logical offset at a time, as a broker finds it in a queue of its own."""
-        view, chain = await self._latest(topic, index)
-        readable, side = chain.readable, (boundary or "").upper()
-        if not readable:
-            return chain.known_end
-        at = _segment_at_time(readable, timestamp_ms)
-        segment = readable[at]
-        found = await self._search(view, segment, timestamp_ms, boundary)
-        if at and found == segment.offset_delta and side != LOWER:
-            # The last message before this segment may be the one, or there is none behind it.
-            before = readable[at - 1]
-            ahead_ms = 1 if side == UPPER else timestamp_ms - before.last_time_ms
-            behind_ms = min(timestamp_ms + ahead_ms, LONG_MAX)
-            if found == await self._search(view, segment, behind_ms, LOWER):
-                return before.next_delta - 1
-        return segment.to_logical(found)
-
-    async def _search(
-        self,
-        view: TopicView,
-        segment: Segment,
-        timestamp_ms: int,
-        boundary: str | None,
-    ) -> int:
-        """Search for the offset in the segment's message queue."""
-        asked = SearchOffset(segment.topic, segment.queue_id, timestamp_ms, boundary)
-        told = await self._ask(view, segment, self._questions.offset_at, asked)
-        return translate.searched(segment, told.offset)
+        search = SearchByTime(timestamp_ms, Boundary.of(boundary))
+        return await self._outcome(topic, index, search.steps)
 
     async def earliest_time_ms(self, topic: str, index: int) -> int:
         """Return the store time of the first message of the queue; -1 without any."""
-        view, chain = await self._queues.chain(topic, index)
-        for segment in chain.readable:
-            if segment.is_sealed and segment.first_time_ms > 0:
-                least = segment.clamp_min(await self._min_of(view, segment))
-                if least == segment.offset_delta:
-                    return segment.first_time_ms
-            asked = GetEarliestMsgStoretime(topic, segment.queue_id)
-            return (await self._ask(view, segment, self._questions.earliest_time, asked)).time_ms
-        return -1
+        return await self._outcome(topic, index, earliest_time_ms)
 
-    async def _latest(self, topic: str, index: int) -> tuple[TopicView, Chain]:
-        """Return the segments, asked for anew where the last one is closed, since another may
-        follow it."""
+    async def _outcome(
+        self, topic: str, index: int, steps: Callable[[Chain], Conversation[int]]
+    ) -> int:
+        """Hold a conversation with the brokers of a logical queue."""
         view, chain = await self._queues.chain(topic, index)
-        if chain.last is not None and chain.last.is_sealed:
-            await self._queues.routes.refresh(topic)
-            view, chain = await self._queues.chain(topic, index)
-        return view, chain
 
-    async def _ask(
-        self, view: TopicView, segment: Segment, question: Question[AskedT, ToldT], asked: AskedT
-    ) -> ToldT:
+        async def answer(step: Step) -> Reply:
+            nonlocal view
+            if isinstance(step, LookAgain):
+                await self._queues.routes.refresh(topic)
+                view, chain = await self._queues.chain(topic, index)
+                return chain
+            return await self._told(view, step)
+
+        return await converse(steps(chain), answer)
+
+    async def _told(self, view: TopicView, step: Ask) -> Told:
         """Ask the broker of a segment."""
-        address = view.address(segment.broker_name)
-        return await self._brokers.call(segment.broker_name, address, question, asked)
-
-
-def _segment_at_time(readable: Sequence[Segment], timestamp_ms: int) -> int:
-    """Find the first segment with a message stored at that time or later, else the last."""
-    for at, segment in enumerate(readable):
-        if not segment.is_sealed or segment.last_time_ms <= 0:
-            return at
-        if timestamp_ms <= segment.last_time_ms:
-            return at
-    return len(readable) - 1
+        segment = step.segment
+        broker, queue = segment.broker_name, (segment.topic, segment.queue_id)
+        call = partial(self._brokers.call, broker, view.address(broker))
+        match step.asked:
+            case Asked.MIN_OFFSET:
+                return Told((await call(MIN_OFFSET, GetMinOffset(*queue))).offset)
+            case Asked.MAX_OFFSET:
+                asked = GetMaxOffset(*queue, committed=True, logical_queue=True)
+                end = await call(MAX_OFFSET, asked)
+                return Told(end.offset, end.is_continued)
+            case Asked.OFFSET_AT:
+                search = SearchOffset(*queue, step.timestamp_ms, step.boundary.value or None)
+                return Told((await call(OFFSET_AT, search)).offset)
+            case Asked.EARLIEST_TIME:
+                earliest = GetEarliestMsgStoretime(*queue)
+                return Told((await call(EARLIEST_TIME, earliest)).time_ms)
 
 
 @final
@@ -149,7 +116,7 @@ class OffsetRequests:
     """The requests about offsets at one port."""
 
     _offsets: Offsets
-    _progress: Progress
+    _progress: ListenerProgress
     _queues: SeenQueues
     _readers: Readers
 
@@ -159,10 +126,11 @@ class OffsetRequests:
         """Answer the logical offset at which a group goes on."""
         topic, group = header.topic, header.consumer_group
         index = await self._queues.index(topic, header.queue_id)
+        header = as_of_client(header, frame)
         zero_if_young = header.set_zero_if_not_found is not False
         offset = await self._progress.find(group, topic, index, zero_if_young=zero_if_young)
         if offset is None:
-            raise Refused(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
+            raise Refused(ResponseCode.QUERY_NOT_FOUND, NO_OFFSET)
         return GroupOffset(offset)
 
     def update(
@@ -188,7 +156,7 @@ class OffsetRequests:
 
     def _commit(
         self, header: UpdateConsumerOffset, index: int, frame: Frame, session: Session
-    ) -> ReaderCommit:
+    ) -> CommitTo:
         reader = header.consumer_group, header.topic, index
         return self._readers.commit_of(reader, header.commit_offset, frame, session)
 
@@ -216,14 +184,14 @@ class OffsetRequests:
 
 
 def register(
-    handlers: Handlers, listener: ListenerContext, offsets: Offsets, progress: Progress
+    handlers: Handlers, listener: ListenerContext, offsets: Offsets, progress: ListenerProgress
 ) -> None:
     """Register requests 14, 15, and 29 to 32."""
     requests = OffsetRequests(
         offsets=offsets,
         progress=progress,
         queues=listener.queues,
-        readers=Readers(clients=listener.broker.clients, progress=progress),
+        readers=Readers(clients=listener.host.clients, progress=progress),
     )
     handlers.add(RequestCode.QUERY_CONSUMER_OFFSET, typed(QueryConsumerOffset, requests.query))
     handlers.add(RequestCode.UPDATE_CONSUMER_OFFSET, typed(UpdateConsumerOffset, requests.update))

@@ -1,4 +1,4 @@
-"""Progress of groups in logical queues, kept by the broker of a queue's last segment.
+"""ListenerProgress of groups in logical queues, kept by the broker of a queue's last segment.
 
 No listener keeps any of it, so any of them can take another's place. Offsets are logical and
 stay valid wherever the queue moves (see ``lanemq.wire.logical.progress_topic`` for the key).
@@ -15,20 +15,23 @@ from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.headers import QueryConsumerOffset, UpdateConsumerOffset
 from lanemq.wire.logical import (
     Chain,
+    CommitTo,
+    NotKept,
+    NotReached,
     ProgressPlace,
     ProgressSearch,
     Segment,
+    Taken,
     progress_keepers,
     progress_topic,
 )
 
-from ....broker.handlers.pulls._offsets import CommitOffset
-from ....broker.values._framed import GroupOffset
-from ..brokers._brokers import Brokers, Unreachable
-from ..brokers._questions import Questions
-from ..brokers._routes import TopicView
+from ....sessions.values._framed import GroupOffset
+from ..brokers._broker import Unreachable
+from ..brokers._brokers import Brokers
+from ..brokers._questions import COMMIT, GROUP_OFFSET
+from ..brokers._views import TopicView
 from ..port._queues import SeenQueues
-from ._commits import ReaderCommit
 
 QUEUED_MAX: Final = 10_000
 """Most commits without an answer that wait for their turn; beyond it the oldest for which
@@ -36,21 +39,19 @@ nobody waits are dropped."""
 AT_ONCE: Final = 64
 """Most commits without an answer that are under way at once; others wait for one of these."""
 
-Commit = tuple[str, str, int]
+Reader = tuple[str, str, int]
 """Group, topic, index."""
 
 
 @final
 @define(eq=False, kw_only=True, repr=False)
-class Progress:
+class ListenerProgress:
     """Reads and writes of progress. Methods that wait may raise ``Refused``."""
 
     _brokers: Brokers
-    _commit_own: CommitOffset
     _queues: SeenQueues
-    _questions: Questions
-    _soon: dict[Commit, ReaderCommit] = field(factory=dict, init=False)
-    _turns: dict[Commit, trio.Lock] = field(factory=dict, init=False)
+    _soon: dict[Reader, CommitTo] = field(factory=dict, init=False)
+    _turns: dict[Reader, trio.Lock] = field(factory=dict, init=False)
     """The commits under way: those of a group in a queue are written in the order in which they
     came, for a broker keeps the last one, however old it is."""
     _wake: trio.Event = field(factory=trio.Event, init=False)
@@ -58,7 +59,7 @@ class Progress:
 
     # Writing
 
-    async def commit(self, group: str, topic: str, index: int, commit: ReaderCommit) -> None:
+    async def commit(self, group: str, topic: str, index: int, commit: CommitTo) -> None:
         """Keep a logical offset as given, backwards too, as far as it counts."""
         key = group, topic, index
         offset, end = self._judged(key, commit)
@@ -67,12 +68,12 @@ class Progress:
         if end is not None:  # it has the offset before anybody waits, so no turn is needed
             self._soon.pop(key, None)
             asked = UpdateConsumerOffset(group, progress_topic(topic, end.delta), index, offset)
-            await self._brokers.call(end.broker_name, None, self._questions.commit, asked)
+            await self._brokers.call(end.broker_name, None, COMMIT, asked)
             return
         self._soon[key] = commit  # who asks may be gone before it has its turn
         await self._write_pending(key)
 
-    def _judged(self, key: Commit, commit: ReaderCommit) -> tuple[int | None, Segment | None]:
+    def _judged(self, key: Reader, commit: CommitTo) -> tuple[int | None, Segment | None]:
         """Return the offset to keep of a commit, as far as is known now, and the end of the queue
         if that is where it can be kept at once."""
         _, topic, index = key
@@ -81,7 +82,7 @@ class Progress:
             return commit.offset, None
         return commit.in_chain(chain), self._own_end(key, chain)
 
-    def _own_end(self, key: Commit, chain: Chain) -> Segment | None:
+    def _own_end(self, key: Reader, chain: Chain) -> Segment | None:
         """Return the end of a queue if the broker of this process keeps progress there, and no
         earlier commit is under way. Not by an old view: the queue may have been elsewhere since.
         """
@@ -89,13 +90,13 @@ class Progress:
         # Not Chain.last: ``commit`` and ``find`` begin with the last segment that has a place,
         # expired or not, and while a destination behind it has none, ``commit`` asks its broker.
         last = chain[-1] if chain else None
-        if last is None or last.delta < 0 or not self._brokers.is_own(last.broker_name):
+        if last is None or last.delta < 0 or self._brokers.quick(last.broker_name) is None:
             return None
         if key in self._turns or not routes.is_fresh(topic, now_s=trio.current_time()):
             return None
         return last
 
-    async def _write_pending(self, key: Commit) -> None:
+    async def _write_pending(self, key: Reader) -> None:
         """Write the last commit of a group in a queue in its turn, if it is not written by then."""
         async with self._turn(key) as turn:
             commit = self._soon.pop(key, None)
@@ -110,7 +111,7 @@ class Progress:
                 raise
 
     @asynccontextmanager
-    async def _turn(self, key: Commit) -> AsyncIterator[trio.Lock]:
+    async def _turn(self, key: Reader) -> AsyncIterator[trio.Lock]:
         """Hold the turn to write a group's progress in a queue, once those before are done."""
         turn = self._turns.setdefault(key, trio.Lock())
         try:
@@ -126,20 +127,23 @@ class Progress:
         wake, self._wake = self._wake, trio.Event()
         wake.set()
 
-    async def _write(self, group: str, topic: str, index: int, commit: ReaderCommit) -> None:
+    async def _write(self, group: str, topic: str, index: int, commit: CommitTo) -> None:
         view, chain = await self._queues.chain(topic, index)
-        offset = commit.in_chain(chain)  # the queue may have gone past its reader's broker since
-        if offset is None:
-            return
         refusal: Refused | None = None
-        for place in progress_keepers(chain):
-            try:
-                await self._put(view, place, group, offset)
-            except Unreachable as error:
-                refusal = error
-                continue
-            return
-        raise refusal or Refused(ResponseCode.SYSTEM_ERROR, f"{topic}/{index} is on no broker")
+        conversation = commit.steps(chain)
+        try:
+            step = next(conversation)
+            while True:
+                reply: Taken | NotReached = Taken()
+                try:
+                    await self._put(view, step.place, group, step.offset)
+                except Unreachable as error:
+                    refusal, reply = error, NotReached(is_down=True)
+                step = conversation.send(reply)
+        except StopIteration as end:
+            if end.value is NotKept.NO_KEEPER:
+                remark = f"{topic}/{index} is on no broker"
+                raise (refusal or Refused(ResponseCode.SYSTEM_ERROR, remark)) from None
 
     async def put_everywhere(self, group: str, topic: str, index: int, offset: int) -> None:
         """Keep an offset with the broker of every segment that answers."""
@@ -152,9 +156,9 @@ class Progress:
         """Keep a logical offset with the broker of one segment."""
         key, broker = place.queue, place.queue.broker_name
         asked = UpdateConsumerOffset(group, key.topic, key.queue_id, offset)
-        await self._brokers.call(broker, view.address(broker), self._questions.commit, asked)
+        await self._brokers.call(broker, view.address(broker), COMMIT, asked)
 
-    def commit_soon(self, group: str, topic: str, index: int, commit: ReaderCommit) -> None:
+    def commit_soon(self, group: str, topic: str, index: int, commit: CommitTo) -> None:
         """Schedule a ``commit`` without waiting; a later one for the same queue takes its place.
 
         If the broker of this process keeps the offset, that happens at once, unless an earlier
@@ -164,9 +168,10 @@ class Progress:
         offset, end = self._judged(key, commit)
         if offset is None:
             return
-        if end is not None:
+        own = self._brokers.quick(end.broker_name) if end is not None else None
+        if end is not None and own is not None:
             self._soon.pop(key, None)
-            self._commit_own(group, progress_topic(topic, end.delta), index, offset)
+            own.commit_offset(group, progress_topic(topic, end.delta), index, offset)
             return
         if key not in self._soon and len(self._soon) >= QUEUED_MAX:
             oldest = next((key for key in self._soon if key not in self._turns), None)
@@ -186,7 +191,7 @@ class Progress:
                 self._writing += 1
                 nursery.start_soon(self._write_soon, key)
 
-    async def _write_soon(self, key: Commit) -> None:
+    async def _write_soon(self, key: Reader) -> None:
         try:
             with suppress(Refused):  # as an Apache broker does: the next commit has it again
                 await self._write_pending(key)
@@ -234,7 +239,7 @@ class Progress:
             key.queue_id,
             set_zero_if_not_found=None if zero_if_young else False,
         )
-        question = self._questions.group_offset
+        question = GROUP_OFFSET
         try:
             return await self._brokers.call(broker, view.address(broker), question, asked)
         except Refused as refused:

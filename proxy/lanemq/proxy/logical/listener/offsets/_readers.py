@@ -10,14 +10,13 @@ from typing import Final, final
 from attrs import define
 
 from lanemq.wire.frame import Frame
-from lanemq.wire.logical import Chain, ReaderPositions
+from lanemq.wire.logical import Chain, CommitTo, ReaderPositions
 from lanemq.wire.message import is_stage_group
 
-from ....broker.state._clients import ClientRegistry
-from ....broker.values._pull_request import knows_logical_queues
 from ....net._session import Session
-from ._commits import Reader, ReaderCommit, reader_commit
-from ._progress import Progress
+from ....sessions.state._clients import ClientRegistry
+from ....sessions.values._pull_request import knows_logical_queues
+from ._progress import ListenerProgress, Reader
 
 PLACES_MAX: Final = 4096
 """Most queues, of each group, that one connection's places are remembered of."""
@@ -43,7 +42,7 @@ class Readers:
     """Decides where a reader goes on if the listener does not remember its place."""
 
     _clients: ClientRegistry[Session]
-    _progress: Progress
+    _progress: ListenerProgress
 
     async def goes_on_at(
         self, reader: Reader, offset: int, chain: Chain, session: Session
@@ -63,19 +62,17 @@ class Readers:
         begin = max(cut, kept)
         return begin if begin < offset else None
 
-    def commit_of(
-        self, reader: Reader, offset: int, frame: Frame, session: Session
-    ) -> ReaderCommit:
+    def commit_of(self, reader: Reader, offset: int, frame: Frame, session: Session) -> CommitTo:
         """Return a commit as it counts: none of a consumer in doubt does, it will commit again.
 
         Those that know logical queues never read here, and know their places. Tools commit for
         groups that they are not members of, and wait for the answer. What a staged consumer notes
         of its stages is not a place in the queue.
         """
-        commit = reader_commit(reader, offset, places_of(session))
+        commit = CommitTo.of_reader(reader, offset, places_of(session))
         if commit.is_certain or not self._knows_its_place(reader[0], frame, session):
             return commit
-        return ReaderCommit(offset)
+        return CommitTo(offset)
 
     def _knows_its_place(self, group: str, frame: Frame, session: Session) -> bool:
         if knows_logical_queues(frame) or is_stage_group(group):

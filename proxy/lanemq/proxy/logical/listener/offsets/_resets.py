@@ -4,28 +4,28 @@ Clients know a logical queue by its index, or as a queue of one of several broke
 first broker's name is in both: a queue named as the operator knows it may be another for a member.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, final
 
 from attrs import define
 
 from lanemq.wire import Refused, RequestCode, ResponseCode, Version
-from lanemq.wire.bodies import MessageQueue, ResetOffsetBody
+from lanemq.wire.bodies import MessageQueue, ResetOffsetBody, SubscriptionGroupConfig
 from lanemq.wire.frame import JAVA, Frame, request
 from lanemq.wire.headers import ResetOffset
 from lanemq.wire.logical import logical_broker, place_of
 from lanemq.wire.message import StageRecord
 
-from ....broker.state._clients import ClientRegistry
-from ....broker.state._groups import Groups
-from ....broker.state._members import Client, ConsumerGroup
-from ....broker.state._stages import GroupStages
 from ....net._dispatch import Handler, Handlers, Outcome, typed
 from ....net._session import Session
+from ....net._turns import encode_beside, in_turns
+from ....sessions.state._clients import ClientRegistry
+from ....sessions.state._members import Client, ConsumerGroup
+from ....sessions.state._stages import GroupStages
 from ..port._context import ListenerContext
 from ..port._queues import SeenQueues
 from ._offsets import Offsets
-from ._progress import Progress
+from ._progress import ListenerProgress
 
 END: Final = -1
 """The time that means "behind everything"."""
@@ -71,9 +71,9 @@ class Resets:
     """The handler of one port."""
 
     _clients: ClientRegistry[Session]
-    _groups: Groups
+    _group: Callable[[str], SubscriptionGroupConfig | None]
     _offsets: Offsets
-    _progress: Progress
+    _progress: ListenerProgress
     _queues: SeenQueues
     _stages: GroupStages
 
@@ -90,15 +90,17 @@ class Resets:
             )
             raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, remark)
         targets = {}
-        for index in queues.seen(view):
+        async for index in in_turns(queues.seen(view)):
             target = await self._target(header, index)
             if target is not None:
                 targets[index] = target
-        self._tell(group, header, targets, view.brokers)
+        await self._tell(session, group, header, targets, view.brokers)
         answer = {
-            queues.queue_of(view, header.topic, index): target for index, target in targets.items()
+            queues.queue_of(view, header.topic, index): target
+            async for index, target in in_turns(targets.items())
         }
-        return frame.reply(body=ResetOffsetBody(answer).encode())
+        body = await encode_beside(session, ResetOffsetBody(answer), len(answer))
+        return frame.reply(body=body)
 
     async def _target(self, header: ResetOffset, index: int) -> int | None:
         """Find where a group is to go on in a queue; without force it does not go forward.
@@ -119,8 +121,9 @@ class Resets:
             await self._restart_stages(header.group, *place, target)
         return target
 
-    def _tell(
+    async def _tell(
         self,
+        session: Session,
         group: ConsumerGroup[Session],
         header: ResetOffset,
         targets: Mapping[int, int],
@@ -130,22 +133,27 @@ class Resets:
             topic=header.topic, group=header.group, timestamp=header.timestamp, is_force=False
         )
         notes: dict[int, Frame] = {}
-        for client in group.clients.values():
+        for client in tuple(group.clients.values()):
             known = brokers_known_to(client, group, brokers)
             if known is None:
                 continue
             if known not in notes:
                 body = ResetOffsetBody(
-                    {_named(header.topic, index, known): to for index, to in targets.items()}
+                    {
+                        _named(header.topic, index, known): to
+                        async for index, to in in_turns(targets.items())
+                    }
                 )
                 notes[known] = request(
-                    RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told.to_fields(), body=body.encode()
+                    RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+                    told.to_fields(),
+                    body=await encode_beside(session, body, len(targets)),
                 )
             client.session.oneway(notes[known])
 
     async def _restart_stages(self, group: str, topic: str, index: int, offset: int) -> None:
-        """Ask the brokers to count a group's stages anew from its new offsets."""
-        config = self._groups.get(group)
+        """Ask the brokers to count a group's stages again from its new offsets."""
+        config = self._group(group)
         shadow = None if config is None else self._stages.shadow(config)
         if shadow is not None:
             record = StageRecord(offset, 0).pack()
@@ -158,15 +166,15 @@ def _named(topic: str, index: int, brokers: int) -> MessageQueue:
 
 
 def register(
-    handlers: Handlers, listener: ListenerContext, offsets: Offsets, progress: Progress
+    handlers: Handlers, listener: ListenerContext, offsets: Offsets, progress: ListenerProgress
 ) -> None:
     """Register request 222."""
     resets = Resets(
-        clients=listener.broker.clients,
-        groups=listener.broker.groups,
+        clients=listener.host.clients,
+        group=listener.host.group,
         offsets=offsets,
         progress=progress,
         queues=listener.queues,
-        stages=listener.broker.stages,
+        stages=listener.host.stages,
     )
     handlers.add(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, typed(ResetOffset, resets.reset))

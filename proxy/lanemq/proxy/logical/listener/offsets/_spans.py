@@ -15,15 +15,16 @@ from lanemq.wire.headers import PullMessage, QueryConsumeTimeSpan
 from lanemq.wire.logical import READER_FIELD, SEGMENT_FIELD
 from lanemq.wire.message import decode_messages
 
-from ....broker.values._results import Found
 from ....net._dispatch import Handlers, typed
 from ....net._session import Session
+from ....net._turns import encode_beside, in_turns
+from ....sessions.values._results import Found
 from ..brokers._brokers import Brokers
-from ..brokers._routes import TopicView
+from ..brokers._views import TopicView
 from ..port._context import ListenerContext
 from ..port._queues import SeenQueues
 from ._offsets import Offsets
-from ._progress import Progress
+from ._progress import ListenerProgress
 
 UNKNOWN: Final = -1
 """The time of a message that is not there."""
@@ -37,7 +38,7 @@ class Spans:
     _brokers: Brokers
     _now_ms: Callable[[], int]
     _offsets: Offsets
-    _progress: Progress
+    _progress: ListenerProgress
     _queues: SeenQueues
 
     async def answer(self, header: QueryConsumeTimeSpan, frame: Frame, session: Session) -> Frame:
@@ -46,9 +47,10 @@ class Spans:
         view = await self._queues.view(header.topic)
         spans = [
             await self._span(view, header.group, header.topic, index, session)
-            for index in self._queues.seen(view)
+            async for index in in_turns(self._queues.seen(view))
         ]
-        return frame.reply(body=QueryConsumeTimeSpanBody(tuple(spans)).encode())
+        body = QueryConsumeTimeSpanBody(tuple(spans))
+        return frame.reply(body=await encode_beside(session, body, len(spans)))
 
     async def _span(
         self, view: TopicView, group: str, topic: str, index: int, session: Session
@@ -106,12 +108,12 @@ class Spans:
 
 
 def register(
-    handlers: Handlers, listener: ListenerContext, offsets: Offsets, progress: Progress
+    handlers: Handlers, listener: ListenerContext, offsets: Offsets, progress: ListenerProgress
 ) -> None:
     """Register request 303."""
     spans = Spans(
         brokers=listener.brokers,
-        now_ms=listener.broker.now_ms,
+        now_ms=listener.host.now_ms,
         offsets=offsets,
         progress=progress,
         queues=listener.queues,

@@ -16,17 +16,18 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import GetConsumeStats, GetTopicStatsInfo
 from lanemq.wire.logical import Chain
 
-from ....broker.state._clients import ClientRegistry
-from ....broker.values._framed import TopicStats
-from ....net._dispatch import Handlers, by_header, typed
+from ....net._dispatch import Handlers, typed
 from ....net._session import Session
+from ....net._turns import LONG_PARTS, encode_beside, in_turns
+from ....sessions.state._clients import ClientRegistry
+from ....sessions.values._framed import TopicStats
 from ..brokers._brokers import Brokers
-from ..brokers._questions import Questions
-from ..brokers._routes import TopicView
+from ..brokers._questions import TOPIC_STATS
+from ..brokers._views import TopicView
 from ..port._context import ListenerContext
 from ..port._queues import SeenQueues
 from ._offsets import Offsets
-from ._progress import Progress
+from ._progress import ListenerProgress
 
 
 @final
@@ -37,26 +38,30 @@ class Stats:
     _brokers: Brokers
     _clients: ClientRegistry[Session]
     _offsets: Offsets
-    _progress: Progress
+    _progress: ListenerProgress
     _queues: SeenQueues
-    _questions: Questions
 
-    async def topic(self, header: GetTopicStatsInfo) -> TopicStats:
+    async def topic(
+        self, header: GetTopicStatsInfo, frame: Frame, session: Session
+    ) -> TopicStats | Frame:
         """Return the bounds of each logical queue, and the time of its last message."""
         view = await self._queues.view(header.topic)
         last_ms = await self._last_times(header.topic, view)
         table = {}
-        for index in self._queues.seen(view):
+        async for index in in_turns(self._queues.seen(view)):
             chain = view.queues[index]
             first = await self._offsets.min_offset(header.topic, index)
             end = await self._offsets.max_offset(header.topic, index)
             queue = self._queues.queue_of(view, header.topic, index)
             table[queue] = TopicOffset(first, end, _last(chain, last_ms))
-        return TopicStats(TopicStatsTable(table, 0.0))
+        stats = TopicStatsTable(table, 0.0)
+        if len(table) < LONG_PARTS:
+            return TopicStats(stats)
+        return frame.reply(body=await encode_beside(session, stats, len(table)))
 
     async def _last_times(self, topic: str, view: TopicView) -> dict[MessageQueue, int]:
         """Ask brokers for physical queue -> time of its last message, as far as they tell."""
-        question, asked = self._questions.topic_stats, GetTopicStatsInfo(topic=topic)
+        question, asked = TOPIC_STATS, GetTopicStatsInfo(topic=topic)
         times: dict[MessageQueue, int] = {}
         for name in {segment.broker_name for segment in view.queues.segments}:
             try:
@@ -81,7 +86,7 @@ class Stats:
             if view is None:
                 continue
             last_ms = await self._last_times(topic, view)
-            for index in self._queues.seen(view):
+            async for index in in_turns(self._queues.seen(view)):
                 chain = view.queues[index]
                 consumed = await self._progress.find(header.consumer_group, topic, index)
                 if consumed is None and not header.topic:
@@ -90,7 +95,7 @@ class Stats:
                 table[self._queues.queue_of(view, topic, index)] = OffsetWrapper(
                     end, consumed or 0, _last(chain, last_ms), consumed or 0
                 )
-        return frame.reply(body=ConsumeStats(table).encode())
+        return frame.reply(body=await encode_beside(session, ConsumeStats(table), len(table)))
 
 
 def _last(chain: Chain, last_ms: dict[MessageQueue, int]) -> int:
@@ -98,16 +103,15 @@ def _last(chain: Chain, last_ms: dict[MessageQueue, int]) -> int:
 
 
 def register(
-    handlers: Handlers, listener: ListenerContext, offsets: Offsets, progress: Progress
+    handlers: Handlers, listener: ListenerContext, offsets: Offsets, progress: ListenerProgress
 ) -> None:
     """Register requests 202 and 208."""
     stats = Stats(
         brokers=listener.brokers,
-        clients=listener.broker.clients,
+        clients=listener.host.clients,
         offsets=offsets,
         progress=progress,
         queues=listener.queues,
-        questions=listener.questions,
     )
-    handlers.add(RequestCode.GET_TOPIC_STATS_INFO, by_header(GetTopicStatsInfo, stats.topic))
+    handlers.add(RequestCode.GET_TOPIC_STATS_INFO, typed(GetTopicStatsInfo, stats.topic))
     handlers.add(RequestCode.GET_CONSUME_STATS, typed(GetConsumeStats, stats.group))

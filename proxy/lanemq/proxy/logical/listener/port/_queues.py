@@ -8,7 +8,8 @@ from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import Chain, Segment, index_of, logical_broker
 
-from ..brokers._routes import LogicalRoutes, TopicView
+from ..brokers._routes import LogicalRoutes
+from ..brokers._views import TopicView
 
 
 @final
@@ -66,11 +67,11 @@ class SeenQueues:
     # Places of queues
 
     async def view(self, topic: str) -> TopicView:
-        """Return the view of a topic. Raises ``Refused`` where it has no logical queues."""
+        """Return the view of a topic. Raises ``Refused`` if none are known."""
         view = await self.routes.find(topic)
         if view is None:
             remark = f"topic[{topic}] has no logical queues, or no name server answers"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+            raise await self._refused(topic, remark)
         return view
 
     async def chain(self, topic: str, index: int) -> tuple[TopicView, Chain]:
@@ -83,5 +84,15 @@ class SeenQueues:
             chain = view.chain(index)
         if chain is None:
             remark = f"request queueId[{index}] is illegal, topic[{topic}] has {len(view.queues)}"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+            raise await self._refused(topic, remark)
         return view, chain
+
+    async def _refused(self, topic: str, remark: str) -> Refused:
+        """Make the refusal of a queue that is not known here.
+
+        Clients of all versions try SERVICE_NOT_AVAILABLE again at another broker: another listener
+        may know the queue while no name server does.
+        """
+        is_final = await self.routes.is_complete(topic)
+        code = ResponseCode.SYSTEM_ERROR if is_final else ResponseCode.SERVICE_NOT_AVAILABLE
+        return Refused(code, remark)

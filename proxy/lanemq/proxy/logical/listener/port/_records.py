@@ -8,7 +8,7 @@ from lanemq.wire.message import encode_offset_id
 
 from ...rules._positions import broker_tag, tagged
 from ...rules._records import chosen_records, rewrite_records, shift_records
-from ..brokers._routes import TopicView
+from ..brokers._views import TopicView
 from ._queues import SeenQueues
 
 

@@ -3,7 +3,6 @@
 from lanemq.wire import RequestCode
 from lanemq.wire.headers import ConsumeMessageDirectly
 
-from ....broker.admin._relay import DirectConsumption, Relay
 from ....net._dispatch import Handlers, typed
 from ..port._context import ListenerContext
 from ._messages import Messages
@@ -11,11 +10,5 @@ from ._messages import Messages
 
 def register(handlers: Handlers, listener: ListenerContext, messages: Messages) -> None:
     """Register request 309."""
-    direct = DirectConsumption(
-        broker_name=listener.queues.broker_name,
-        record_at=messages.record,
-        relay=Relay(clients=listener.broker.clients),
-    )
-    handlers.add(
-        RequestCode.CONSUME_MESSAGE_DIRECTLY, typed(ConsumeMessageDirectly, direct.consume)
-    )
+    consume = listener.host.consume_directly(listener.queues.broker_name, messages.record)
+    handlers.add(RequestCode.CONSUME_MESSAGE_DIRECTLY, typed(ConsumeMessageDirectly, consume))

@@ -16,11 +16,12 @@ from lanemq.wire.bodies import LockBatch, MessageQueue
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, logical_broker_number
 
-from ....broker.values._framed import Locked, Unlocked
 from ....net._dispatch import Handlers
 from ....net._session import Session
-from ..brokers._brokers import Brokers, RefusedThere
-from ..brokers._questions import Question, Questions
+from ....sessions.values._framed import Locked, Unlocked
+from ..brokers._broker import RefusedThere
+from ..brokers._brokers import Brokers
+from ..brokers._questions import LOCK, UNLOCK, Question
 from ..port._context import ListenerContext
 from ..port._queues import SeenQueues
 
@@ -41,17 +42,16 @@ class Locks:
 
     _brokers: Brokers
     _queues: SeenQueues
-    _questions: Questions
 
     async def lock(self, frame: Frame, session: Session) -> Locked:
         """Answer the queues that the client holds now, leaving out those whose broker does not
         answer."""
-        held = await self._ask(self._questions.lock, LockBatch.decode(frame.body))
+        held = await self._ask(LOCK, LockBatch.decode(frame.body))
         return Locked(tuple(sorted(held)))
 
     async def unlock(self, frame: Frame, session: Session) -> Unlocked:
         """Release the client's own locks."""
-        await self._ask(self._questions.unlock, LockBatch.decode(frame.body))
+        await self._ask(UNLOCK, LockBatch.decode(frame.body))
         return Unlocked()
 
     async def _ask(self, question: AboutLocks, body: LockBatch) -> set[MessageQueue]:
@@ -128,6 +128,6 @@ class Locks:
 
 def register(handlers: Handlers, listener: ListenerContext) -> None:
     """Register requests 41 and 42."""
-    locks = Locks(brokers=listener.brokers, queues=listener.queues, questions=listener.questions)
+    locks = Locks(brokers=listener.brokers, queues=listener.queues)
     handlers.add(RequestCode.LOCK_BATCH_MQ, locks.lock)
     handlers.add(RequestCode.UNLOCK_BATCH_MQ, locks.unlock)

@@ -9,49 +9,48 @@ Source: the translation is lanemq's own; what brokers answer is 5.0.0-PREVIEW's.
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, final
+from typing import final
 
 from attrs import define, field
-from msgspec.structs import replace
 
 from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import FLAG_ONEWAY, Frame
 from lanemq.wire.logical import (
-    LOGICAL_QUEUE_FLAG,
-    ROUNDS_MAX,
-    SEGMENT_FIELD,
+    Chain,
+    Looked,
+    LookForEnd,
+    LookForPlace,
+    NotReached,
+    Redirected,
     Segment,
-    translate,
+    SendAsk,
+    SendOutcome,
+    SendReply,
+    Taken,
 )
 
-from ....broker.handlers.sends._send import Sends as BrokerSends
-from ....broker.values._results import Stored, is_redirect, redirect_in
 from ....net._answers import Answer, Later
 from ....net._dispatch import Handlers
 from ....net._session import Session
+from ....sessions.values._results import Stored, is_redirect, redirect_in
 from ...rules._forwarding import (
-    BORN_HOST_FIELD,
-    born_host_of,
-    flags_field,
+    SEND_NAMES,
     half_forbidden,
     is_half,
-    queue_field,
-    stored_offset,
 )
 from ...rules._gate import SegmentClosed
 from ...rules._mapping import TopicMapping
 from ...rules._positions import broker_tag, tagged
-from ..brokers._brokers import Brokers, Unreachable
-from ..brokers._routes import TOPICS_MAX, LogicalRoutes, TopicView
+from ..brokers._broker import Unreachable
+from ..brokers._brokers import Brokers
+from ..brokers._own import OwnBroker
+from ..brokers._routes import TOPICS_MAX, LogicalRoutes
+from ..brokers._views import TopicView
 from ..port._context import ListenerContext
 from ..port._queues import SeenQueues
 from ..port._records import SeenRecords
-from ._tails import own_open_end, reachable_tail, tail
-
-POSITION_DIGITS: Final = 16
-
-Seen = Stored | Frame
-"""The answer as clients of the listener see it; a frame comes from another broker."""
+from ._send_answers import Seen, addressed, seen
+from ._tails import SEND_TO, own_open_end
 
 
 @final
@@ -72,27 +71,47 @@ class Sends:
 
     _address: HostAddress
     _brokers: Brokers
-    _count_failed: Callable[[], None]
-    _mappings: Mapping[str, TopicMapping]
-    _own_name: str
+    _check: Callable[[str, Frame, Session], None] | None
     _queues: SeenQueues
     _records: SeenRecords
     _routes: LogicalRoutes
-    _sends: BrokerSends
     _open_ends: dict[str, _OpenEnds] = field(factory=dict, init=False)
 
     def handler(self, code: RequestCode) -> Callable[[Frame, Session], Seen | Awaitable[Seen]]:
         """Make the handler of one request code."""
-        pass_on, open_end, count_failed = self._pass_on, self._open_end, self._count_failed
-        append, flushed = self._sends.quick[code], self._sends.flushed
-        id_field = queue_field(code)
-        topic_field = "b" if id_field == "e" else "topic"
-        tag = broker_tag(self._own_name)
+        own = self._brokers.own
+        return self._forwarding(code) if own is None else self._storing(code, own)
+
+    def _forwarding(self, code: RequestCode) -> Callable[[Frame, Session], Seen | Awaitable[Seen]]:
+        """Make the handler of a listener all whose brokers are remote."""
+        pass_on, check = self._pass_on, self._check
+        names = SEND_NAMES[code]
+        topic_field, id_field, properties_field = names.topic, names.queue_id, names.properties
+
+        def send(frame: Frame, session: Session) -> Seen | Awaitable[Seen]:
+            if check is not None:
+                check(frame.fields.get(properties_field, ""), frame, session)
+            topic, queue_id = frame.fields[topic_field], int(frame.fields[id_field])
+            return pass_on(topic, queue_id, frame, session)
+
+        return send
+
+    def _storing(
+        self, code: RequestCode, own: OwnBroker
+    ) -> Callable[[Frame, Session], Seen | Awaitable[Seen]]:
+        """Make the handler that stores at once what is for the process's own broker."""
+        pass_on, open_end, count_failed = self._pass_on, self._open_end, own.count_failed
+        append, flushed, mappings = own.sends.quick[code], own.sends.flushed, own.mappings
+        names = SEND_NAMES[code]
+        topic_field, id_field, properties_field = names.topic, names.queue_id, names.properties
+        tag, check = broker_tag(own.name), self._check
 
         def send(frame: Frame, session: Session) -> Seen | Awaitable[Seen]:
             try:
+                if check is not None:  # other brokers are asked in this one's name
+                    check(frame.fields.get(properties_field, ""), frame, session)
                 topic, queue_id = frame.fields[topic_field], int(frame.fields[id_field])
-                segment, stored = open_end(topic, queue_id), None
+                segment, stored = open_end(mappings, topic, queue_id), None
                 if segment is not None:
                     stored = append(frame, session, segment.queue_id)
             except SegmentClosed:
@@ -103,20 +122,22 @@ class Sends:
             if segment is None or stored is None:
                 return pass_on(topic, queue_id, frame, session)
             (position,) = stored.log_positions
-            seen = Stored(
+            stored = Stored(
                 (tagged(tag, position),),
                 queue_id,
                 segment.to_logical(stored.queue_offset),
                 stored.end,
                 stored.waits,
             )
-            return flushed(seen) if seen.waits and not frame.flag & FLAG_ONEWAY else seen
+            return flushed(stored) if stored.waits and not frame.flag & FLAG_ONEWAY else stored
 
         return send
 
-    def _open_end(self, topic: str, queue_id: int) -> Segment | None:
+    def _open_end(
+        self, mappings: Mapping[str, TopicMapping], topic: str, queue_id: int
+    ) -> Segment | None:
         """Return the open end of a queue, if it is at this process's broker, and that agrees."""
-        view, mapping = self._routes.get(topic), self._mappings.get(topic)
+        view, mapping = self._routes.get(topic), mappings.get(topic)
         if view is None or mapping is None:
             return None
         known = self._open_ends.get(topic)
@@ -143,138 +164,95 @@ class Sends:
         if index is None:
             return self._find(topic, queue_id, frame, session)
         chain = self._routes.chain(topic, index)
-        segment = tail(chain) if chain is not None else None
-        if segment is None or segment.delta < 0 or not self._brokers.is_own(segment.broker_name):
-            return self._search(topic, index, frame, session)
-        answer = self._brokers.ask_own(_addressed(frame, segment, session), session)
+        segment = SEND_TO.end(chain, set()) if chain is not None else None
+        if chain is None or segment is None or segment.delta < 0:
+            return self._send(topic, index, frame, session)
+        own = self._brokers.quick(segment.broker_name)
+        if own is None:
+            return self._send(topic, index, frame, session)
+        answer = own.answer(addressed(frame, segment, session), session)
         if isinstance(answer, Awaitable):
-            return Later(answer, self._finish(answer, segment, topic, index, frame, session))
+            return Later(answer, self._send(topic, index, frame, session, (chain, answer)))
         if is_redirect(answer):
-            return self._redirected(answer, topic, index, frame, session)
-        return self._seen(frame, answer, segment)
+            return self._send(topic, index, frame, session, (chain, answer))
+        return seen(frame, answer, segment, self._records)
 
     async def _find(self, topic: str, queue_id: int, frame: Frame, session: Session) -> Seen:
         index = await self._queues.index(topic, queue_id)
-        return await self._search(topic, index, frame, session)
+        return await self._send(topic, index, frame, session)
 
-    async def _finish(
+    async def _send(
         self,
-        under_way: Awaitable[Answer],
-        segment: Segment,
         topic: str,
         index: int,
         frame: Frame,
         session: Session,
+        begun: tuple[Chain, Answer | Awaitable[Answer]] | None = None,
     ) -> Seen:
-        answer = await under_way
-        if is_redirect(answer):
-            return await self._redirected(answer, topic, index, frame, session)
-        return self._seen(frame, answer, segment)
-
-    async def _redirected(
-        self, answer: Answer, topic: str, index: int, frame: Frame, session: Session
-    ) -> Seen:
-        await self._routes.redirected(topic, redirect_in(answer))
-        return await self._search(topic, index, frame, session)
-
-    async def _search(self, topic: str, index: int, frame: Frame, session: Session) -> Seen:
-        unreachable: set[str] = set()
+        """Send to where the queue ends; ``begun`` is the chain by which this process's broker was
+        asked already, and its answer."""
+        if begun is None:
+            _, chain = await self._queues.chain(topic, index)
+            first: Answer | Awaitable[Answer] | None = None
+        else:
+            chain, first = begun
         refusal: Refused | None = None
-        for _ in range(ROUNDS_MAX):
-            view, chain = await self._queues.chain(topic, index)
-            segment = reachable_tail(chain, unreachable)
-            if segment is None:
-                break
-            try:
-                answer = await self._brokers.ask(
-                    name := segment.broker_name,
-                    view.address(name),
-                    _addressed(frame, segment, session),
-                    session,
-                )
-            except Unreachable as error:
-                # Nothing was stored: if the queue ends elsewhere by now, the message goes there.
-                refusal = error
-                unreachable.add(error.broker_name)
-                await self._routes.refresh(topic)
-                continue
-            if not is_redirect(answer):
-                if segment.delta < 0:
-                    segment = await self._placed(segment)
-                return self._seen(frame, answer, segment)
-            await self._routes.redirected(topic, redirect_in(answer))
-        if refusal is not None:
-            raise refusal
-        remark = f"topic[{topic}] queueId[{index}] takes no messages"
-        raise Refused(ResponseCode.NO_PERMISSION, remark)
-
-    async def _placed(self, segment: Segment) -> Segment:
-        """Return a destination with its place, once known, after a write that came before."""
-        topic = segment.topic
-        await self._routes.refresh(topic)
-        chain = self._routes.chain(topic, segment.logical_index)
-        found = chain.find(segment.key) if chain is not None else None
-        return found or segment
-
-    def _seen(self, asked: Frame, answer: Answer, segment: Segment) -> Seen:
-        """Translate a broker's answer for the client of the listener."""
-        # As the client named it: among how many brokers queues are divided may have changed since.
-        queue_id = int(asked.fields[queue_field(asked.code)])
-        if isinstance(answer, Stored):
-            tag = broker_tag(segment.broker_name)
-            return replace(
-                answer,
-                log_positions=[tagged(tag, position) for position in answer.log_positions],
-                queue_id=queue_id,
-                queue_offset=translate.stored_at(segment, answer.queue_offset),
-                recall_handle=None,  # it names a broker that the client does not know
-            )
-        assert isinstance(answer, Frame), "sends are answered by their result or by a frame"
-        fields = dict(answer.fields)
-        fields.pop("recallHandle", None)
-        if "queueId" in fields:
-            offset = translate.stored_at(segment, stored_offset(fields))
-            fields |= {"queueId": str(queue_id), "queueOffset": str(offset)}
-        if ids := fields.get("msgId"):
-            fields["msgId"] = ",".join(self._tagged(one, segment) for one in ids.split(","))
-        return asked.reply(answer.code, fields, answer.body, answer.remark)
-
-    def _tagged(self, offset_id: str, segment: Segment) -> str:
+        conversation = SEND_TO.steps(chain)
         try:
-            position = int(offset_id[-POSITION_DIGITS:], 16)
-        except ValueError:
-            return offset_id  # whatever it is, it is not a position
-        return self._records.offset_id(segment.broker_name, position)
+            step = next(conversation)
+            while True:
+                reply: SendReply
+                match step:
+                    case SendAsk(segment):
+                        try:
+                            answer = await self._answer(topic, segment, frame, session, first)
+                        except Unreachable as error:
+                            # Nothing was stored: if the queue ends elsewhere by now, the message
+                            # goes there.
+                            refusal, reply = error, NotReached(is_down=True)
+                        else:
+                            if is_redirect(answer):
+                                await self._routes.redirected(topic, redirect_in(answer))
+                                reply = Redirected((await self._queues.chain(topic, index))[1])
+                            else:
+                                reply = Taken()
+                        first = None
+                    case LookForEnd() | LookForPlace():
+                        await self._routes.refresh(topic)
+                        reply = Looked(self._routes.chain(topic, index) or Chain(index))
+                step = conversation.send(reply)
+        except StopIteration as end:
+            outcome: SendOutcome = end.value
+        if isinstance(outcome, Segment):
+            return seen(frame, answer, outcome, self._records)
+        remark = f"topic[{topic}] queueId[{index}] takes no messages"
+        raise refusal or Refused(ResponseCode.NO_PERMISSION, remark)
 
-
-def _addressed(frame: Frame, segment: Segment, session: Session) -> Frame:
-    """Make the request for a segment's queue, as of a client that follows redirects."""
-    fields, code = frame.fields, frame.code
-    flags = flags_field(code)
-    sys_flag = int(fields.get(flags, "0")) | LOGICAL_QUEUE_FLAG
-    asked = {
-        **fields,
-        queue_field(code): str(segment.queue_id),
-        flags: str(sys_flag),
-        SEGMENT_FIELD: segment.meant,
-        BORN_HOST_FIELD: born_host_of(frame, session.peer).hex(),
-    }
-    return replace(frame, fields=asked)
+    async def _answer(
+        self,
+        topic: str,
+        segment: Segment,
+        frame: Frame,
+        session: Session,
+        first: Answer | Awaitable[Answer] | None,
+    ) -> Answer:
+        """Return a broker's answer; ``first`` is that of this process's broker if it was asked."""
+        if first is not None:
+            return await first if isinstance(first, Awaitable) else first
+        name, view = segment.broker_name, self._routes.get(topic)
+        address = view.address(name) if view is not None else None
+        return await self._brokers.ask(name, address, addressed(frame, segment, session), session)
 
 
 def register(handlers: Handlers, listener: ListenerContext) -> None:
     """Register sends of a message or a batch, in both forms of the header."""
-    broker = listener.broker
     sends = Sends(
         address=listener.address,
         brokers=listener.brokers,
-        count_failed=broker.statistics.put_failed,
-        mappings=broker.logical.mappings,
-        own_name=broker.config.broker_name,
+        check=listener.host.check_sender,
         queues=listener.queues,
         records=listener.records,
         routes=listener.queues.routes,
-        sends=listener.sends,
     )
     for code in (
         RequestCode.SEND_MESSAGE,

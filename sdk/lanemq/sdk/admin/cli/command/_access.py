@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any, final
 
 import click
+from click.core import ParameterSource
 
 from ....net._acl import Credentials
+from ....opening._url import has_account, url_of
 
+ENVIRONMENT = "NAMESRV_ADDR"
+NO_NAME_SERVERS = f"no name server: give -n HOST:PORT or set {ENVIRONMENT}, as 127.0.0.1:9876"
+ACCOUNT = ("access_key", "secret_key", "security_token")
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -74,10 +79,40 @@ def access_options() -> list[click.Parameter]:
     ]
 
 
+def name_servers_option(*names: str) -> click.Option:
+    """Return the option with the name servers, for ``take_name_servers``."""
+    return click.Option(
+        [*names, "name_servers"],
+        envvar=ENVIRONMENT,
+        show_envvar=True,
+        metavar="HOST:PORT;...",
+        help="Name servers, joined by semicolons, or a connection string rocketmq://HOST; "
+        "without this option LANEMQ_URL may have one, and comes first.",
+    )
+
+
+def take_name_servers(options: MutableMapping[str, Any]) -> str:
+    """Remove the name servers from ``options`` and return them: those of the command line, else of
+    ``LANEMQ_URL``, else of ``NAMESRV_ADDR``; an empty text if there are none.
+
+    An account that a connection string names takes precedence over one of the environment, as in
+    programs; one of the command line over both. Raises ``InvalidName``.
+    """
+    given: str = options.pop("name_servers") or ""
+    context = click.get_current_context()
+    if context.get_parameter_source("name_servers") is not ParameterSource.COMMANDLINE:
+        given = url_of(None) or given
+    url = url_of(given)
+    if url is not None and has_account(url):
+        for name in ACCOUNT:
+            if context.get_parameter_source(name) is ParameterSource.ENVIRONMENT:
+                options[name] = None
+    return given
+
+
 def take_access(options: MutableMapping[str, Any]) -> Access:
     """Take these options out of ``options``. Raises ``click.UsageError`` for a wrong use."""
-    names = ("access_key", "secret_key", "security_token")
-    account = {name: options.pop(name) for name in names}
+    account = {name: options.pop(name) for name in ACCOUNT}
     tls, authorities = options.pop("tls"), options.pop("tls_ca")
     certificate, key = options.pop("tls_cert"), options.pop("tls_key")
     trusts_anyone = options.pop("tls_no_verify")

@@ -16,14 +16,23 @@ import click
 import msgspec
 import trio
 
+from lanemq.local import print_block, print_json, print_line
+from lanemq.local.cli import CommandFailed
 from lanemq.wire import ProtocolError, fastjson
 
-from ...._errors import BrokerUnreachable, LanemqError, NoRoute, RequestTimedOut
+from ...._errors import BrokerUnreachable, InvalidName, LanemqError, NoRoute, RequestTimedOut
+from ...._values import shown, utf8_bytes
 from ..._client import AdminClient, open_admin
-from ._access import Access, access_options, take_access
+from ._access import (
+    NO_NAME_SERVERS,
+    Access,
+    access_options,
+    name_servers_option,
+    take_access,
+    take_name_servers,
+)
 from ._seconds import Seconds
 
-ENVIRONMENT = "NAMESRV_ADDR"
 # Names that were announced for a command before it came out under another.
 OTHER_NAMES = {"diffconsumequeue": "checkRocksdbCqWriteProgress"}
 Body = Callable[..., Awaitable[object]]
@@ -37,16 +46,24 @@ class Output:
     def __init__(self, *, json: bool) -> None:
         self.json = json
 
-    def line(self, text: str = "") -> None:
-        """Write one line of the text form, without the blanks that columns leave at its end."""
+    def line(self, text: str = "", *, whole: bool = False) -> None:
+        """Write one line of the text form, without the blanks that columns leave at its end.
+
+        What peers chose is escaped; a long line is cut, unless the user wants the ``whole``.
+        """
         if not self.json:
-            click.echo(text.rstrip())
+            print_line(text.rstrip(" "), whole=whole)
+
+    def block(self, text: str) -> None:
+        """Write lines of the text form, such as JSON over several lines."""
+        if not self.json:
+            print_block(text)
 
     def value(self, value: object) -> None:
         """Write a whole value; the text form writes nothing."""
         if self.json:
             data = fastjson.dumps(value, standard=True)
-            click.echo(msgspec.json.format(data, indent=2).decode())
+            print_json(msgspec.json.format(data, indent=2))
 
 
 def command(
@@ -78,13 +95,7 @@ def command(
 def _shared(*, n_is_taken: bool) -> list[click.Parameter]:
     short = [] if n_is_taken else ["-n"]
     return [
-        click.Option(
-            [*short, "--namesrvAddr", "--nameserverAddr", "name_servers"],
-            envvar=ENVIRONMENT,
-            show_envvar=True,
-            metavar="HOST:PORT;...",
-            help="Name servers, joined by semicolons.",
-        ),
+        name_servers_option(*short, "--namesrvAddr", "--nameserverAddr"),
         click.Option(["--json", "json"], is_flag=True, help="Print a JSON value."),
         click.Option(
             ["--timeout", "timeout_s"],
@@ -109,9 +120,28 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
         except click.UsageError as error:
-            raise BadUsage(error.format_message(), ctx) from None
+            raise BadUsage(printable(error.format_message()), ctx) from None
+        for param in self.params:
+            value = ctx.params.get(param.name or "")
+            if not isinstance(param.type, click.Path | click.File):
+                _check_encodable(param, value, ctx)
+        return rest
+
+
+def _check_encodable(param: click.Parameter, value: object, ctx: click.Context) -> None:
+    """Refuse bytes of the command line that are not UTF-8, but in names of files."""
+    if isinstance(value, tuple | list):
+        for one in value:
+            _check_encodable(param, one, ctx)
+    elif isinstance(value, str) and utf8_bytes(value) is None:
+        raise BadUsage(f"{param.opts[0]}: {shown(value)} is not a text in UTF-8", ctx)
+
+
+def printable(text: str) -> str:
+    """Return a text that any terminal can show: half surrogates become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class Commands(click.Group):
@@ -140,17 +170,19 @@ class Commands(click.Group):
 
 def fail(text: str) -> NoReturn:
     """End the command with ``text`` on standard error and status 1."""
-    raise click.ClickException(text)
+    raise CommandFailed(printable(text))
 
 
 def run(body: Body, options: dict[str, Any], *, connects_itself: bool = False) -> None:
     """Run a command's coroutine to its end; every foreseen error becomes one line."""
-    name_servers = options.pop("name_servers") or ""
     output = Output(json=options.pop("json"))
     try:
+        name_servers = take_name_servers(options)
         access = take_access(options)
     except click.UsageError as error:
         fail(error.format_message())
+    except InvalidName as error:
+        fail(str(error))
     opener = partial(_opened, name_servers, options.pop("timeout_s"), access)
     running: Callable[[], Awaitable[object]]
     if connects_itself:
@@ -178,7 +210,7 @@ def run(body: Body, options: dict[str, Any], *, connects_itself: bool = False) -
 
 def _require(name_servers: str) -> None:
     if not name_servers.replace(";", "").strip():
-        fail(f"no name server: give -n HOST:PORT or set {ENVIRONMENT}, as 127.0.0.1:9876")
+        fail(NO_NAME_SERVERS)
 
 
 def _opened(

@@ -27,7 +27,7 @@ INDEX = click.option(
     "--forceDelta",
     "force_delta",
     type=click.IntRange(min=0),
-    help="Do not ask the broker it leaves, which is gone for good; go on at this logical offset.",
+    help="Do not ask the broker it leaves, which is gone for good: continue at this offset.",
 )
 @click.option(
     "--sourceIsGone",
@@ -45,7 +45,7 @@ async def migrate_queue(
     force_delta: int | None,
     source_is_gone: bool,
 ) -> object:
-    """Have a logical queue go on at another broker. Nothing is copied; readers follow."""
+    """Have a logical queue continue at another broker. Nothing is copied; readers follow."""
     if source_is_gone and force_delta is None:
         fail("--sourceIsGone goes with -fd, the offset to go on from")
     done = await migrate(

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import click
 import trio
 
+from lanemq.local import print_line
 from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, ResponseCode, is_system_topic, reply_topic
 
 from ...._errors import LanemqError, RefusedByBroker
@@ -144,7 +145,7 @@ async def _carry_out(admin: AdminClient, out: Output, moves: Sequence[Move]) -> 
             done = await migrate(admin, move.topic, move.index, move.destination)
         except LanemqError as error:
             failures.append(move)
-            click.echo(f"{what}: {error}", err=True)
+            print_line(f"{what}: {error}", err=True)
             continue
         new = done.chain.last
         assert new is not None

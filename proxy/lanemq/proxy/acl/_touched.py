@@ -1,0 +1,198 @@
+"""Readers of the rights that requests need, made of the declarations of what requests touch.
+
+Both kinds of accounts have their own form of a need, and make it of a touch and a name. The
+fields that a client leaves away do not spare it a right: see ``Absent``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar, final
+
+from lanemq.wire import RETRY_PREFIX, Refused, RemoteProtocolError, ResponseCode
+from lanemq.wire.frame import Frame
+from lanemq.wire.logical import PROGRESS_PREFIX, parse_progress_topic
+from lanemq.wire.requests import (
+    REQUESTS,
+    Absent,
+    Action,
+    Field,
+    Found,
+    InBody,
+    Keys,
+    Kind,
+    Right,
+    Touch,
+    Whole,
+)
+
+from ..net._dispatch import check_body
+
+NeedT = TypeVar("NeedT")
+Reader = Callable[[Frame], tuple[NeedT, ...]]
+"""Returns the needs of a request. Raises ``Refused`` and ``RemoteProtocolError`` for a body that
+cannot be read."""
+NeedOf = Callable[[Touch, Kind], Callable[[str], tuple[NeedT, ...]]]
+"""Returns the function from the name of an object, of a kind that the touch names, to the need of
+it, or to none where it is free."""
+
+
+def readers(need_of: NeedOf[NeedT]) -> dict[int, Reader[NeedT]]:
+    """Return the readers of all requests that declare what they touch, by code."""
+    return {
+        # The handler asks for the right to what it finds.
+        code: _joined(
+            [_reader(one, need_of) for one in spec.touches if not isinstance(one.source, Found)]
+        )
+        for code, spec in REQUESTS.items()
+        if spec.touches
+    }
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _OneName(Generic[NeedT]):
+    """The reader of a field that is a name; hot requests have one or two of them, and get a plain
+    function."""
+
+    field: str
+    need_of: Callable[[str], tuple[NeedT, ...]]
+    absent: tuple[NeedT, ...]
+
+    def alone(self) -> Reader[NeedT]:
+        """Return the reader of this field as a function."""
+        field, need_of, absent = self.field, self.need_of, self.absent
+
+        def read(frame: Frame) -> tuple[NeedT, ...]:
+            name = frame.fields.get(field)
+            return need_of(name) if name else absent
+
+        return read
+
+    def and_then(self, other: "_OneName[NeedT]") -> Reader[NeedT]:
+        """Return the reader of both fields."""
+        field, need_of, absent = self.field, self.need_of, self.absent
+        field2, need_of2, absent2 = other.field, other.need_of, other.absent
+
+        def read(frame: Frame) -> tuple[NeedT, ...]:
+            fields = frame.fields
+            name, name2 = fields.get(field), fields.get(field2)
+            needs = need_of(name) if name else absent
+            return needs + (need_of2(name2) if name2 else absent2)
+
+        return read
+
+
+def _joined(parts: list[Reader[NeedT] | _OneName[NeedT]]) -> Reader[NeedT]:
+    if len(parts) == 2:
+        first, second = parts
+        if isinstance(first, _OneName) and isinstance(second, _OneName):
+            return first.and_then(second)
+    reads = [part.alone() if isinstance(part, _OneName) else part for part in parts]
+    if len(reads) == 1:
+        return reads[0]
+    return lambda frame: tuple(need for read in reads for need in read(frame))
+
+
+def _reader(touch: Touch, need_of: NeedOf[NeedT]) -> Reader[NeedT] | _OneName[NeedT]:
+    source = touch.source
+    whole = need_of(touch, Kind.CLUSTER)("")
+    if isinstance(source, Field):
+        if source.retry_group:
+            return _of_sends(touch, source, need_of)
+        need = need_of(touch, touch.kind)
+        return _of_field(source, _of_progress(need) if source.names_progress else need, whole)
+    if isinstance(source, InBody):
+        return _of_body(source, {kind: need_of(touch, kind) for kind in (Kind.GROUP, Kind.TOPIC)})
+    if isinstance(source, Keys):
+        return _of_keys(source, need_of(touch, touch.kind), whole)
+    assert isinstance(source, Whole), source
+    return lambda frame: whole
+
+
+def _of_progress(
+    need_of: Callable[[str], tuple[NeedT, ...]],
+) -> Callable[[str], tuple[NeedT, ...]]:
+    """Return a function that also takes the name under which a topic's progress is kept."""
+
+    def need_of_offsets(name: str) -> tuple[NeedT, ...]:
+        if name.startswith(PROGRESS_PREFIX) and (progress := parse_progress_topic(name)):
+            name = progress.topic
+        return need_of(name)
+
+    return need_of_offsets
+
+
+def _of_field(
+    source: Field, need_of: Callable[[str], tuple[NeedT, ...]], whole: tuple[NeedT, ...]
+) -> Reader[NeedT] | _OneName[NeedT]:
+    field, prefix, separator, spared = source.name, source.prefix, source.separator, source.spared
+    absent = {
+        Absent.INVALID: need_of(prefix + source.default),
+        Absent.NOTHING: (),
+        Absent.EVERYTHING: whole,
+    }[source.absent]
+    if not (separator or prefix or spared):
+        return _OneName(field, need_of, absent)
+
+    def read(frame: Frame) -> tuple[NeedT, ...]:
+        text = frame.fields.get(field, "")
+        names = [name for name in (text.split(separator) if separator else (text,)) if name]
+        if not names:
+            return absent
+        return tuple(
+            need
+            for name in names
+            if not (spared and name.endswith(spared))
+            for need in need_of(prefix + name)
+        )
+
+    return read
+
+
+def _of_sends(touch: Touch, source: Field, need_of: NeedOf[NeedT]) -> Reader[NeedT]:
+    field, group_field, topic_need = source.name, source.retry_group, need_of(touch, Kind.TOPIC)
+    own = Touch(Kind.GROUP, source, Right.READ, (Action.SUB,))
+    group_need, absent = need_of(own, Kind.GROUP), topic_need("")
+
+    def read(frame: Frame) -> tuple[NeedT, ...]:
+        fields = frame.fields
+        topic = fields.get(field)
+        if not topic:
+            return absent
+        if topic.startswith(RETRY_PREFIX) and (group := fields.get(group_field)):
+            return group_need(group) + topic_need(topic)
+        return topic_need(topic)
+
+    return read
+
+
+def _of_body(
+    source: InBody, need_of: Mapping[Kind, Callable[[str], tuple[NeedT, ...]]]
+) -> Reader[NeedT]:
+    names_in = source.read
+
+    def read(frame: Frame) -> tuple[NeedT, ...]:
+        check_body(frame, is_json=True)
+        needs: dict[NeedT, None] = {}
+        for kind, name in names_in(frame.body):
+            needs.update(dict.fromkeys(need_of[kind](name)))
+        return tuple(needs)
+
+    return read
+
+
+def _of_keys(
+    source: Keys, need_of: Callable[[str], tuple[NeedT, ...]], whole: tuple[NeedT, ...]
+) -> Reader[NeedT]:
+    names_in, or_all = source.read, source.or_all
+
+    def read(frame: Frame) -> tuple[NeedT, ...]:
+        if or_all and not frame.fields.get(or_all):
+            return whole
+        try:
+            names = dict.fromkeys(names_in(frame.fields, frame.body))
+        except RemoteProtocolError as error:  # as the handler would, for a sender with all rights
+            raise Refused(ResponseCode.INVALID_PARAMETER, str(error)) from error
+        return tuple(need for name in names for need in need_of(name))
+
+    return read

@@ -1,0 +1,134 @@
+"""The share of one address in progress that nobody can use yet: of groups that the broker does not
+know, in topics or queues that it does not have.
+
+Apache 4.9.8 keeps any such commit, and clients count on it: a topic may be created a moment later,
+and a tool may prepare a group. 5.3.3 refuses what it does not know. Offsets outlive the connection
+that brought them, are all in memory, and are written and answered together. So they are kept here
+up to a number; what a group has committed before, and what it commits in a queue that exists, is
+always taken.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, final
+
+from lanemq.storage import OffsetTable
+from lanemq.wire import Refused, ResponseCode
+from lanemq.wire.logical import PROGRESS_PREFIX, parse_progress_topic, progress_topic
+from lanemq.wire.message import group_of_stage_group
+
+from ...logical.rules._mapping import TopicMapping
+from ...net._loop_watch import asking_host
+from ...net.limits._quotas import PeerQuota
+from ._groups import Groups
+from ._topics import STORED_NAME_BYTES_MAX, Topics
+
+OFFSETS_MAX: Final = 50_000
+"""Offsets of all addresses together, since the start."""
+STAGE_GROUPS_MAX: Final = 64
+"""Shadow groups of a known group, one for each of its strategies, whose offsets are not counted."""
+SWEEP_S: Final = 10.0
+"""Seconds from one look at all of them to the next."""
+
+_Key = tuple[str, str, int]
+
+
+@final
+class UnknownProgress:
+    """The offsets of unknown groups, topics and queues, with the addresses that brought them."""
+
+    def __init__(
+        self,
+        offsets: OffsetTable,
+        groups: Groups,
+        topics: Topics,
+        mappings: Mapping[str, TopicMapping],
+        *,
+        is_live: Callable[[str], bool],
+        now_s: Callable[[], float],
+    ) -> None:
+        """Take the tables; ``is_live`` tells whether a consumer of a group is connected."""
+        self._offsets = offsets
+        self._groups = groups
+        self._topics = topics
+        self._mappings = mappings
+        self._is_live = is_live
+        self._now_s = now_s
+        self._by_host = PeerQuota[str](OFFSETS_MAX)
+        self._hosts: dict[_Key, str] = {}
+        self._shadows: dict[str, set[str]] = {}
+        """The first shadow groups of each known group that somebody committed for."""
+        self._swept_s = float("-inf")
+
+    def check(self, group: str, topic: str, queue_id: int) -> None:
+        """Check that a commit of the client whose request is handled may be kept, and count it.
+
+        Raises ``Refused``: SYSTEM_ERROR for a name that is too long, and SYSTEM_BUSY beyond
+        the share of the client's address. The broker's own work has no bounds.
+        """
+        host = asking_host()
+        if host is None or self._offsets.get(group, topic, queue_id) is not None:
+            return
+        if self._has_queue(topic, queue_id) and self._knows_group(group):
+            return
+        _check_names(group, topic)
+        if not self._by_host.has_room(host):
+            self._sweep()
+        if not self._by_host.has_room(host):
+            remark = (
+                f"offset of group {group} in {topic}/{queue_id}: the broker does not know the "
+                f"group, the topic or the queue, and has {self._by_host.held_by(host)} such "
+                f"offsets from {host} and {len(self._by_host)} of the {OFFSETS_MAX} that it "
+                "keeps: create the group and the topic first"
+            )
+            raise Refused(ResponseCode.SYSTEM_BUSY, remark)
+        self._by_host.take(host)
+        self._hosts[group, topic, queue_id] = host
+
+    def _has_queue(self, topic: str, queue_id: int) -> bool:
+        if topic.startswith(PROGRESS_PREFIX):
+            parsed = parse_progress_topic(topic)
+            mapping = None if parsed is None else self._mappings.get(parsed.topic)
+            if parsed is None or mapping is None or topic != progress_topic(*parsed):
+                return False
+            chain = mapping.queues.get(queue_id, ())
+            return any(segment.delta == parsed.delta for segment in chain)
+        config = self._topics.get(topic)
+        return config is not None and 0 <= queue_id < config.queue_count
+
+    def _knows_group(self, group: str) -> bool:
+        name = group_of_stage_group(group)
+        if name is None:
+            return self._is_known(group)
+        if not self._is_known(name):
+            return False
+        shadows = self._shadows.setdefault(name, set())
+        if group not in shadows and len(shadows) < STAGE_GROUPS_MAX:
+            shadows.add(group)
+        return group in shadows
+
+    def _is_known(self, group: str) -> bool:
+        return self._groups.get(group) is not None or self._is_live(group)
+
+    def _sweep(self) -> None:
+        """Forget those that were deleted, or are known by now."""
+        now_s = self._now_s()
+        if now_s - self._swept_s < SWEEP_S:
+            return
+        self._swept_s = now_s
+        for key, host in list(self._hosts.items()):
+            group, topic, queue_id = key
+            is_kept = self._offsets.get(*key) is not None
+            if not is_kept or (self._has_queue(topic, queue_id) and self._knows_group(group)):
+                del self._hosts[key]
+                self._by_host.give_back(host)
+
+
+def _check_names(group: str, topic: str) -> None:
+    for kind, name in (("group", group), ("topic", topic)):
+        size_bytes = len(name.encode())
+        if size_bytes > STORED_NAME_BYTES_MAX:
+            remark = (
+                f"no offset is kept of a {kind} with a name of {size_bytes} bytes: at most "
+                f"{STORED_NAME_BYTES_MAX} are allowed"
+            )
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)

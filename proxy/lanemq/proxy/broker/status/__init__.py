@@ -1,0 +1,1 @@
+"""The status of a broker: a typed snapshot, and its presenters."""

@@ -1,0 +1,310 @@
+"""A client's own connection to a broker: what it asks goes there, what comes back goes to it.
+
+Numbers of requests stay as they are in both directions, since the connection has one client. The
+end of one side is the end of the other: a client that is to be known to a broker again does what it
+does when that broker has restarted. At an added broker's port a client may have several links, and
+the end of one refuses what it waits for there, no more.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Final, final
+
+import trio
+
+from lanemq.local import get_logger
+from lanemq.wire import ProtocolError
+from lanemq.wire.frame import (
+    FLAG_ONEWAY,
+    Connection,
+    Frame,
+    PeerClosed,
+    SerializeType,
+    encode_frame,
+)
+
+from ..net._loop_watch import loop_watch
+from ..net._session import Session
+from ._answers import SeenAnswers
+from ._asked import REFUSED_MAX, Asked
+from ._connecting import Connecting, Unreachable
+from ._counts import Counts
+
+LOGGER = get_logger("lanemq.proxy.gateway.links", by_peers=True)
+
+RECEIVE_BYTES: Final = 65_536
+HIGH_BYTES: Final = 1 << 20
+"""Unsent bytes from which on no more of the client is read."""
+ENDING_S: Final = 0.001
+"""Seconds that the end of a link counts for in a turn of the loop, twice: the tasks of both sides
+have their ends to run, too, and all links of a broker may end at once."""
+
+
+@final
+class BrokerLink:
+    """One connection to a broker, for one session."""
+
+    def __init__(
+        self,
+        session: Session,
+        address: str,
+        answers: SeenAnswers,
+        counts: Counts,
+        name: str,
+        receive: Callable[[Sequence[Frame]], None] | None = None,
+    ) -> None:
+        """``receive`` takes what is for the client in place of the session; without it the end of
+        the link is that of the client's connection."""
+        self.address = address
+        """The broker's own address."""
+        self.session = session
+        self._receive = receive or session.send_all
+        self._is_alone = receive is None
+        self._answers = answers
+        self._counts = counts
+        self._name = name
+        self._watch = loop_watch()
+        self._asked = Asked()
+        self._long: deque[tuple[int, Frame]] = deque()  # for long_answer, until passed on
+        self._serialize = SerializeType.JSON
+        self._protocol = Connection()
+        self._stream: trio.abc.Stream | None = None
+        self._fd = -1
+        self._outgoing: list[bytes] = []
+        self._unsent_bytes = self._charged_bytes = 0
+        self._writing = False
+        self.is_over = False
+        """True once it has ended."""
+        self._to_write, self._drained = trio.Event(), trio.Event()
+        self._scope = trio.CancelScope()
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that the broker is to answer at once, and has not yet."""
+        return self._asked.waiting
+
+    def post(self, frame: Frame, start: int = 0) -> None:
+        """Pass a request of the client on; ``flush`` sends it. ``start`` is as in ``Passed``."""
+        if not frame.flag & FLAG_ONEWAY:
+            self._asked.add(frame.opaque, frame.code, start)
+            self._serialize = frame.serialize
+        self._put(frame)
+
+    def post_answer(self, frame: Frame) -> None:
+        """Pass the client's answer to a request of the broker on, and send it."""
+        self._put(frame)
+        self.flush()
+        if self.is_behind:
+            self.session.held_by = self.caught_up
+
+    def _put(self, frame: Frame) -> None:
+        if self.is_over:
+            return
+        data = encode_frame(frame)
+        self._outgoing.append(data)
+        self._unsent_bytes += len(data)
+
+    @property
+    def is_behind(self) -> bool:
+        """True if the broker takes less than the client sends."""
+        return self._unsent_bytes > HIGH_BYTES
+
+    async def caught_up(self) -> None:
+        """Wait until the broker has taken what is unsent, or the link has ended."""
+        while self._unsent_bytes and not self.is_over:
+            await self._drained.wait()
+
+    def flush(self) -> None:
+        """Send what is posted, as far as the broker takes it at once; a task sends the rest."""
+        if not self._outgoing or self.is_over:
+            return
+        if self._writing:
+            self._charge()
+            return
+        if self._fd >= 0:
+            pieces, self._outgoing = self._outgoing, []
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            try:
+                sent = os.write(self._fd, data)
+            except BlockingIOError:
+                sent = 0
+            except OSError as error:
+                self.end(f"the connection broke: {error}")
+                return
+            self._unsent_bytes -= sent
+            if sent == len(data):
+                self._charge()
+                return
+            self._outgoing = [data[sent:]]
+        self._charge()
+        self._to_write.set()
+
+    def _charge(self) -> None:
+        """Charge the client with what is kept for it here, in both directions."""
+        kept_bytes = self._unsent_bytes + self._protocol.kept_bytes + self._asked.charged_bytes
+        charge, self._charged_bytes = kept_bytes - self._charged_bytes, kept_bytes
+        if charge:
+            self.session.account.add(charge)
+
+    async def run(self, connecting: Connecting, ended: Callable[[], None]) -> None:
+        """Connect, and pass on in both directions until one side ends; then end the other."""
+        reason = "the client is gone"
+        try:
+            with self._scope:
+                reason = await self._run(connecting)
+            await self.end_in_turn(reason)
+        except Exception:  # a bug of ours; the other clients go on
+            reason = "the proxy failed; its log says why"
+            LOGGER.exception("the link of %s to %s failed", self.session.peer, self.address)
+        finally:
+            self._end(reason)
+            ended()
+            if self._stream is not None:
+                await trio.aclose_forcefully(self._stream)
+
+    async def _run(self, connecting: Connecting) -> str:
+        try:
+            self._stream = stream = await connecting.connect(self.address)
+        except Unreachable as error:
+            return str(error)
+        if isinstance(stream, trio.SocketStream):
+            self._fd = stream.socket.fileno()
+        self.flush()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._write_loop, stream)
+            reason = await self._read_loop(stream)
+            nursery.cancel_scope.cancel()
+        return reason
+
+    async def _read_loop(self, stream: trio.abc.Stream) -> str:
+        session, watch = self.session, self._watch
+        turn = watch.turn
+        try:
+            while True:
+                if self._fd >= 0:
+                    await trio.lowlevel.wait_readable(self._fd)
+                    if not turn.is_free:
+                        await turn.begin(session)  # what is not read yet, nobody has to keep
+                    try:
+                        data = os.read(self._fd, RECEIVE_BYTES)
+                    except BlockingIOError:
+                        continue
+                else:
+                    data = bytes(await stream.receive_some(RECEIVE_BYTES))
+                    if not turn.is_free:
+                        await turn.begin(session)
+                    if self.is_over:
+                        return "the client is gone"
+                watch.mark_s = begun_s = perf_counter()
+                is_closed = self._pass_back(data)
+                if watch.is_held_since(begun_s):
+                    watch.note(f"answers of {self._name} for {session.peer}")
+                if self._long:
+                    await self._pass_long_back()
+                if is_closed:
+                    turn.spend(ENDING_S)
+                    return "the broker closed the connection"
+                room = trio.Event()
+                session.when_room(room.set)
+                if not room.is_set():
+                    await room.wait()
+        except ProtocolError as error:
+            LOGGER.warning("%s (%s): %s", self._name, self.address, error)
+            return f"the broker broke the protocol: {error}"
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            turn.spend(ENDING_S)
+            return f"the connection broke: {error}"
+
+    def _pass_back(self, data: bytes) -> bool:
+        """Pass on what the broker sent; returns whether it has ended the connection."""
+        protocol = self._protocol
+        protocol.receive_data(data)
+        seen: list[Frame] = []
+        try:
+            while isinstance(event := protocol.next_event(), Frame):
+                self._take(event, seen)
+        finally:  # also what came before bytes that break the protocol
+            if seen:
+                self._receive(seen)
+        self._charge()
+        return isinstance(event, PeerClosed)
+
+    async def _pass_long_back(self) -> None:
+        """Pass on answers that take several turns; no more is read of the broker meanwhile."""
+        while self._long and not self.is_over:
+            made = await self._answers.long_answer(*self._long[0])
+            if self._long:  # the end of the link refuses what is not made
+                self._long.popleft()
+                self._receive([made])
+
+    def _take(self, frame: Frame, seen: list[Frame]) -> None:
+        if not frame.is_response:
+            seen.append(self._answers.request(frame))
+            return
+        code, start = self._asked.take(frame.opaque)
+        if code is not None:
+            self._counts.answers += 1
+            if self._answers.is_long(code, frame):
+                self._long.append((code, frame))
+                return
+            seen.append(self._answers.answer(code, frame, start))
+
+    async def _write_loop(self, stream: trio.abc.Stream) -> None:
+        try:
+            while True:
+                await self._to_write.wait()
+                self._to_write = trio.Event()
+                self._writing = True
+                while self._outgoing:
+                    pieces, self._outgoing = self._outgoing, []
+                    for piece in pieces:
+                        await stream.send_all(piece)
+                        self._unsent_bytes -= len(piece)
+                        self._charge()
+                self._writing = False
+                self._drained.set()
+                self._drained = trio.Event()
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            await trio.lowlevel.cancel_shielded_checkpoint()  # the reader may know the reason
+            self.end(f"the connection broke: {error}")
+
+    def end(self, reason: str) -> None:
+        """End both sides. Idempotent."""
+        self._end(reason)
+        self._scope.cancel()
+
+    async def end_in_turn(self, reason: str) -> None:
+        """End both sides in a turn of the loop that has time for it: thousands may end at once."""
+        if self.is_over:
+            return
+        turn = self._watch.turn
+        await turn.begin(self.session)
+        begun_s = perf_counter()
+        self.end(reason)
+        turn.spend(max(ENDING_S, perf_counter() - begun_s))
+
+    def _end(self, reason: str) -> None:
+        """Refuse what the broker has not answered, so that clients try another one at once."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self._fd = -1
+        self._drained.set()
+        self._outgoing, self._unsent_bytes = [], 0
+        self._protocol.clear()
+        for code, frame in self._long:
+            self._asked.add(frame.opaque, code, 0)
+        self._long.clear()
+        keeps = not self._is_alone and len(self._asked) <= REFUSED_MAX
+        refusals = self._asked.refused(self._serialize, f"{self._name}: {reason}")
+        self._charge()
+        session = self.session
+        if session.closed:
+            return
+        LOGGER.info("%s: %s (%s): %s", session.peer, self._name, self.address, reason)
+        if refusals:
+            self._receive(refusals)
+        if not keeps:
+            session.close()

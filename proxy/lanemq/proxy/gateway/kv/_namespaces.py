@@ -1,0 +1,170 @@
+"""The namespaces of keys at a proxy: each is a topic of the upstream cluster, followed as a whole.
+
+A namespace is there for all proxies once its topic is. Every proxy looks for new topics every few
+seconds, and for the topic of a namespace that is asked for at once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, final
+
+import trio
+
+from lanemq.local import get_logger
+from lanemq.sdk import LanemqError, RemotingClient
+from lanemq.sdk.admin import AdminClient
+from lanemq.wire import ProtocolError, Refused, ResponseCode
+from lanemq.wire.kv import (
+    DEFAULT_NAMESPACE,
+    PARTITIONS_MAX,
+    Claim,
+    claim_key,
+    encode_claim,
+    namespace_problem,
+)
+
+from ._choice import LogSplit
+from ._keys import CALL_S, PREFIX, UpstreamKeys, make_upstream_keys
+from ._queue import NotYet
+from ._topics import find_log
+
+LOGGER: Final = get_logger("lanemq.proxy.gateway.kv", by_peers=True)
+LOOK_S: Final = 5.0
+"""Seconds between two looks for topics of new namespaces."""
+MISSING_S: Final = 1.0
+"""Seconds for which a namespace that is missing is not looked for again."""
+MISSING_MAX: Final = 1000
+
+
+@final
+class KeyNamespaces:
+    """The namespaces of one proxy; ``run`` is its task."""
+
+    def __init__(
+        self,
+        client: RemotingClient,
+        name_servers: Sequence[str],
+        *,
+        prefix: str = PREFIX,
+        broker: str | None = None,
+    ) -> None:
+        """``prefix`` begins the names of topics; ``broker`` is where new ones are created, by
+        default at the first by name."""
+        self._client = client
+        self._admin = AdminClient(client, name_servers, timeout_s=CALL_S)
+        self._prefix = prefix
+        self._broker = broker
+        self._nursery: trio.Nursery | None = None
+        self.opened: dict[str, UpstreamKeys] = {}
+        """Namespace -> its keys."""
+        self.on_opened: list[Callable[[UpstreamKeys], None]] = []
+        """Callbacks for a namespace that is followed from now on."""
+        self._looking = trio.Lock()
+        self._missing: dict[str, float] = {}
+        """Namespace that was looked for -> the time until which it counts as missing."""
+
+    async def run(self) -> None:
+        """Follow the namespaces, and look for new ones, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                while True:
+                    await self._look()
+                    await trio.sleep(LOOK_S)
+            finally:
+                self._nursery = None
+
+    async def _look(self) -> None:
+        try:
+            topics = await self._admin.topics()
+        except (LanemqError, ProtocolError) as error:
+            LOGGER.info("topics of keys are not known now: %s", error)
+            return
+        for topic in sorted(topics):
+            namespace = topic.removeprefix(self._prefix)
+            if namespace == topic or namespace_problem(namespace) or namespace in self.opened:
+                continue
+            try:
+                await self.open(namespace)
+            except Refused as error:
+                LOGGER.warning("namespace %s of keys is not served: %s", namespace, error.remark)
+
+    async def open(self, namespace: str, *, partitions: int | None = None) -> UpstreamKeys:
+        """Return the keys of a namespace; with ``partitions`` it is created if it is missing.
+
+        Raises ``Refused``: INVALID_PARAMETER, KV_NAMESPACE_NOT_EXIST, SERVICE_NOT_AVAILABLE while
+        the cluster does not say where it is.
+        """
+        found = self.opened.get(namespace)
+        if found is not None:
+            return found
+        problem = namespace_problem(namespace)
+        if problem is not None:
+            raise Refused(ResponseCode.INVALID_PARAMETER, problem)
+        if partitions is None and self._missing.get(namespace, 0.0) > trio.current_time():
+            raise self._no_namespace(namespace)
+        async with self._looking:
+            return self.opened.get(namespace) or await self._open(namespace, partitions)
+
+    async def _open(self, namespace: str, partitions: int | None) -> UpstreamKeys:
+        topic = self._prefix + namespace
+        try:
+            with trio.fail_after(CALL_S):
+                found = await find_log(self._client, self._admin, topic)
+        except (NotYet, LogSplit, trio.TooSlowError) as error:
+            remark = f"namespace {namespace} of keys is not open yet: {error}"
+            raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, remark) from error
+        if found is not None:
+            partitions = found.queues
+        elif partitions is None and namespace != DEFAULT_NAMESPACE:
+            self._note_missing(namespace)
+            raise self._no_namespace(namespace)
+        count = partitions or 1
+        if count + sum(len(keys.logs) for keys in self.opened.values()) > PARTITIONS_MAX:
+            remark = (
+                f"a proxy has at most {PARTITIONS_MAX} namespaces, or partitions of them; "
+                f"{namespace} would be more"
+            )
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+        if self._nursery is None:
+            raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "the proxy is starting or stopping")
+        keys = self.opened[namespace] = make_upstream_keys(
+            self._client,
+            self._admin,
+            namespace=namespace,
+            prefix=self._prefix,
+            partitions=count,
+            broker=self._broker,
+        )
+        self._nursery.start_soon(keys.run)
+        self._missing.pop(namespace, None)
+        for tell in self.on_opened:
+            tell(keys)
+        return keys
+
+    def _note_missing(self, namespace: str) -> None:
+        if len(self._missing) >= MISSING_MAX:
+            self._missing.clear()
+        self._missing[namespace] = trio.current_time() + MISSING_S
+
+    @staticmethod
+    def _no_namespace(namespace: str) -> Refused:
+        remark = f"there is no namespace {namespace!r} of keys in this cluster"
+        return Refused(ResponseCode.KV_NAMESPACE_NOT_EXIST, remark)
+
+    def claims(self, broker_name: str) -> Mapping[str, str]:
+        """Return the table by which clients find namespaces (``lanemq.wire.kv.Claim``): all are at
+        ``broker_name``, a broker whose port is this proxy's.
+
+        The default namespace is in it even before it is created: its first write does that.
+        """
+        table = dict[str, str]()
+        if DEFAULT_NAMESPACE not in self.opened:
+            table[claim_key(DEFAULT_NAMESPACE, broker_name)] = encode_claim(Claim(here=(0,)))
+        for namespace, keys in self.opened.items():
+            meta = keys.logs[0].state.meta
+            key = claim_key(namespace, broker_name)
+            if meta.identity and not meta.deleted:
+                count = len(keys.logs)
+                claim = Claim(identity=meta.identity, partitions=count, here=tuple(range(count)))
+                table[key] = encode_claim(claim)
+        return table

@@ -1,0 +1,1 @@
+"""The HTTP port for operators' tools: health, readiness, metrics."""

@@ -1,0 +1,1 @@
+"""Requests for keys as every server answers them, wherever the states of its partitions are."""

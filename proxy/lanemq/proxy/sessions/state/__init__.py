@@ -1,0 +1,1 @@
+"""Connected clients and their groups: members, filters, locks, parked pulls, stages."""

@@ -1,0 +1,285 @@
+"""The connected producers and consumers of every group, known from their heartbeats.
+
+A registration belongs to a connection, whichever of the broker's ports it came in at, and ends
+with it, with an unregistration, or 120 s after the last heartbeat. The consumers of a group
+are told when its members or subscriptions change, so that they share the queues again.
+
+Source: RocketMQ 4.9.8, ConsumerManager, ConsumerGroupInfo, ProducerManager.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar, final
+
+from lanemq.wire.bodies import ConsumerData, HeartbeatData
+
+from ...acl import Sender
+from ._consumer_filters import Compile, ConsumerFilters, compile_filter
+from ._members import NOBODY, Client, ConsumerGroup, member_bytes, subscriptions_bytes
+
+CLIENT_LIFE_S = 120.0
+
+SessionT = TypeVar("SessionT")
+
+
+@dataclass(slots=True)
+class Departed(Generic[SessionT]):
+    """The result of ``expire``."""
+
+    sessions: list[SessionT]
+    """Connections not heard from, which are to be closed."""
+    changed_groups: list[str]
+    """Consumer groups that lost a member, whose others are to be notified."""
+
+
+@final
+class ClientRegistry(Generic[SessionT]):
+    """The registry of one broker's groups. Pure: times are arguments, in seconds of any one clock.
+
+    ``charge`` is told how many bytes more, or fewer, are kept for a connection.
+    """
+
+    def __init__(
+        self, charge: Callable[[SessionT, int], None] = lambda session, size: None
+    ) -> None:
+        self._charge = charge
+        self._consumers: dict[str, ConsumerGroup[SessionT]] = {}
+        self._producers: dict[str, dict[SessionT, Client[SessionT]]] = {}
+        # Client id -> its connections that have a producer, the one heard from last at the end.
+        self._producers_by_id: dict[str, dict[SessionT, int]] = {}
+        # The groups of each connection, so that its end costs what it had, not all there are.
+        self._sessions: dict[SessionT, set[tuple[bool, str]]] = {}
+
+    def heartbeat(
+        self,
+        session: SessionT,
+        data: HeartbeatData,
+        *,
+        language: str,
+        version: int,
+        now_s: float,
+        knows_indices: bool = False,
+        sender: Sender = NOBODY,
+        compiled: Compile = compile_filter,
+    ) -> list[str]:
+        """Register everything ``data`` says; returns the consumer groups that changed by it.
+
+        ``compiled`` gives the filters of its expressions in SQL92.
+        """
+        changed: list[str] = []
+        client = Client(session, data.client_id, language, version, now_s, knows_indices, sender)
+        for consumer in data.consumer_data_set:
+            group = self._consumers.get(consumer.group_name)
+            if group is None:
+                group = self._consumers[consumer.group_name] = ConsumerGroup(
+                    consumer.group_name, "", "", ""
+                )
+            group.consume_type = consumer.consume_type
+            group.message_model = consumer.message_model
+            group.consume_from_where = consumer.consume_from_where
+            group.seen_s = now_s
+            is_new = self._join(group.clients, client)
+            if is_new:
+                self._joined(session, is_consumer=True, name=group.name)
+            self._charge_subscriptions(group, session, subscriptions_bytes(consumer))
+            if self._subscribe(group, consumer, compiled) or is_new:
+                changed.append(group.name)
+        for producer in data.producer_data_set:
+            members = self._producers.setdefault(producer.group_name, {})
+            self._index_producer(members.get(session), session, data.client_id)
+            if self._join(members, client):
+                self._joined(session, is_consumer=False, name=producer.group_name)
+        return changed
+
+    def new_expressions(self, data: HeartbeatData) -> Iterator[tuple[str, str]]:
+        """Yield the type and text of each expression that ``heartbeat`` is going to compile."""
+        for consumer in data.consumer_data_set:
+            group = self._consumers.get(consumer.group_name)
+            filters = group.filters if group is not None else ConsumerFilters()
+            for one in consumer.subscription_data_set:
+                if filters.is_new(one):
+                    yield one.expression_type, one.sub_string
+
+    def groups_with(self, session: SessionT, data: HeartbeatData) -> int:
+        """Return in how many groups the connection would be once ``data`` is registered."""
+        known = self._sessions.get(session, set())
+        named = {(True, one.group_name) for one in data.consumer_data_set}
+        named |= {(False, one.group_name) for one in data.producer_data_set}
+        return len(known) + len(named - known)
+
+    def unregister(
+        self, session: SessionT, *, producer_group: str | None, consumer_group: str | None
+    ) -> list[str]:
+        """Remove the connection from the named groups; returns the consumer groups changed."""
+        if producer_group:
+            self._leave(session, is_consumer=False, name=producer_group)
+        if consumer_group and self._leave(session, is_consumer=True, name=consumer_group):
+            return [consumer_group]
+        return []
+
+    def closed(self, session: SessionT) -> list[str]:
+        """Remove the connection from every group; returns the consumer groups changed."""
+        return [
+            name
+            for is_consumer, name in sorted(self._sessions.get(session, ()))
+            if self._leave(session, is_consumer=is_consumer, name=name) and is_consumer
+        ]
+
+    def expire(self, now_s: float) -> Departed[SessionT]:
+        """Remove the members that were not heard from for 120 s.
+
+        The reference does not tell the others of a group; they would find out by themselves
+        within 20 s. Telling them is the caller's choice.
+        """
+        gone: dict[SessionT, None] = {}
+        changed: dict[str, None] = {}
+        for is_consumer, name, clients in list(self._groups()):
+            for session, client in list(clients.items()):
+                if now_s - client.seen_s > CLIENT_LIFE_S:
+                    gone[session] = None
+                    self._leave(session, is_consumer=is_consumer, name=name)
+                    if is_consumer:
+                        changed[name] = None
+        return Departed(list(gone), list(changed))
+
+    def consumer_group(self, name: str) -> ConsumerGroup[SessionT] | None:
+        """Return the consumer group, or None while it has no member."""
+        return self._consumers.get(name)
+
+    def producers(self, group: str) -> Iterable[Client[SessionT]]:
+        """Return the members of a producer group; none for an unknown one."""
+        return self._producers.get(group, {}).values()
+
+    def producer_session(self, client_id: str) -> SessionT | None:
+        """Return the connection of the producers with that client id; the one heard from last,
+        where several claim it."""
+        sessions = self._producers_by_id.get(client_id)
+        return next(reversed(sessions)) if sessions else None
+
+    def producer_groups_of(self, session: SessionT) -> Iterator[str]:
+        """Yield the producer groups that a connection is in."""
+        for is_consumer, name in self._sessions.get(session, ()):
+            if not is_consumer:
+                yield name
+
+    def producers_of(self, session: SessionT) -> Iterator[tuple[str, Client[SessionT]]]:
+        """Yield the producer groups that a connection is in, each with the connection as its
+        member."""
+        for name in self.producer_groups_of(session):
+            yield name, self._producers[name][session]
+
+    def is_claimed(self, client_id: str, session: SessionT, account: str) -> bool:
+        """Return whether another connection has producers of that client id, for another
+        account."""
+        for other in self._producers_by_id.get(client_id, ()):
+            if other != session:
+                for _, producer in self.producers_of(other):
+                    if producer.client_id == client_id:
+                        return producer.sender.name != account
+        return False
+
+    def producer_groups(self) -> Iterable[str]:
+        """Return the names of the producer groups that have a member."""
+        return self._producers.keys()
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """Return the consumer groups that subscribe to ``topic`` now."""
+        return [group.name for group in self._consumers.values() if topic in group.subscriptions]
+
+    def sessions_of(self, group: str) -> list[SessionT]:
+        """Return the connections of a consumer group."""
+        found = self._consumers.get(group)
+        return list(found.clients) if found is not None else []
+
+    def _groups(self) -> Iterator[tuple[bool, str, dict[SessionT, Client[SessionT]]]]:
+        for group in self._consumers.values():
+            yield True, group.name, group.clients
+        for name, members in self._producers.items():
+            yield False, name, members
+
+    def _joined(self, session: SessionT, *, is_consumer: bool, name: str) -> None:
+        self._sessions.setdefault(session, set()).add((is_consumer, name))
+        self._charge(session, member_bytes(name))
+
+    def _charge_subscriptions(
+        self, group: ConsumerGroup[SessionT], session: SessionT | None, size_bytes: int
+    ) -> None:
+        """Charge a member for the subscriptions of its group, instead of the former one."""
+        before, before_bytes = group.charged, group.charged_bytes
+        if before == session and before_bytes == size_bytes:
+            return
+        group.charged, group.charged_bytes = session, size_bytes
+        if before is not None:
+            self._charge(before, -before_bytes)
+        if session is not None:
+            self._charge(session, size_bytes)
+
+    def _index_producer(
+        self, former: Client[SessionT] | None, session: SessionT, client_id: str
+    ) -> None:
+        """Count one more group of a client's producers, and put its connection last."""
+        if former is not None:
+            self._unindex_producer(session, former.client_id)
+        sessions = self._producers_by_id.setdefault(client_id, {})
+        sessions[session] = sessions.pop(session, 0) + 1
+
+    def _unindex_producer(self, session: SessionT, client_id: str) -> None:
+        sessions = self._producers_by_id[client_id]
+        sessions[session] -= 1
+        if not sessions[session]:
+            del sessions[session]
+            if not sessions:
+                del self._producers_by_id[client_id]
+
+    @staticmethod
+    def _join(members: dict[SessionT, Client[SessionT]], client: Client[SessionT]) -> bool:
+        is_new = client.session not in members
+        members[client.session] = client
+        return is_new
+
+    @staticmethod
+    def _subscribe(group: ConsumerGroup[SessionT], data: ConsumerData, compiled: Compile) -> bool:
+        """Take over the subscriptions; topics that are not named any more are dropped.
+
+        Only topics that come and go count as a change, a new expression for a known one not.
+        """
+        changed = False
+        named = {subscription.topic for subscription in data.subscription_data_set}
+        for subscription in data.subscription_data_set:
+            known = group.subscriptions.get(subscription.topic)
+            if known is None:
+                changed = True
+                group.subscriptions[subscription.topic] = subscription
+            elif subscription.sub_version > known.sub_version:
+                group.subscriptions[subscription.topic] = subscription
+        for topic in [topic for topic in group.subscriptions if topic not in named]:
+            changed = True
+            del group.subscriptions[topic]
+        group.filters.register(data.subscription_data_set, compiled)
+        return changed
+
+    def _leave(self, session: SessionT, *, is_consumer: bool, name: str) -> bool:
+        group = self._consumers.get(name) if is_consumer else None
+        if is_consumer:
+            members = group.clients if group is not None else {}
+        else:
+            members = self._producers.get(name, {})
+        client = members.pop(session, None)
+        if client is None:
+            return False
+        if not is_consumer:
+            self._unindex_producer(session, client.client_id)
+        self._charge(session, -member_bytes(name))
+        if group is not None and group.charged == session:
+            heir = next(iter(members), None)
+            self._charge_subscriptions(group, heir, group.charged_bytes if members else 0)
+        if not members:
+            if is_consumer:
+                del self._consumers[name]
+            else:
+                del self._producers[name]
+        memberships = self._sessions[session]
+        memberships.discard((is_consumer, name))
+        if not memberships:
+            del self._sessions[session]
+        return True

@@ -1,0 +1,1 @@
+"""The values that handlers take and return, and the encoders of results."""

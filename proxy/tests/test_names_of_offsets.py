@@ -1,0 +1,185 @@
+"""Names under which a broker keeps offsets alone are no topics and no groups.
+
+The rights to them are those to another topic or group: whoever has these could else make as many
+topics and groups as there are names.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lanemq.testkit.proxy.accounts import CHIEF, KINDS, WEAK, open_guarded_broker
+from lanemq.testkit.proxy.brokers import (
+    Client,
+    TestBroker,
+    open_test_broker,
+    pull_header,
+    send_header,
+)
+from lanemq.wire import RequestCode as Code
+from lanemq.wire import ResponseCode, has_only_offsets
+from lanemq.wire.bodies import SubscriptionGroupConfig, TopicConfig, TopicConfigList
+from lanemq.wire.headers import CreateTopic
+from lanemq.wire.logical import progress_topic
+from lanemq.wire.message import BatchEntry, encode_batch
+
+SHADOWS = ("%STAGE%mine", "%STAGE%|fast|mine", "%STAGE%|1|mine", "%BROKER_STAGE%mine")
+SHADOW_GROUPS = (
+    *SHADOWS,
+    "%RETRY%%STAGE%|1|mine",
+    "%DLQ%%STAGE%mine",
+    "%RETRY%%DLQ%%STAGE%|2|mine",
+)
+NAMES = (
+    progress_topic("mine", 0),
+    progress_topic("mine", 77),
+    progress_topic("%RETRY%mine", 0),
+    progress_topic("%DLQ%mine", 0),
+    *(prefix + shadow for prefix in ("%RETRY%", "%DLQ%") for shadow in SHADOW_GROUPS),
+    "%LQ%x",
+)
+REFUSED = {ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION}
+
+
+@pytest.fixture(params=[*KINDS, "none"])
+async def broker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TestBroker]:
+    """Return a broker with accounts of either kind, or without any."""
+    if request.param == "none":
+        async with open_test_broker(tmp_path) as broker:
+            yield broker
+    else:
+        async with open_guarded_broker(tmp_path, request.param) as broker:
+            yield broker
+
+
+@pytest.fixture(params=[CHIEF, WEAK])
+def client(request: pytest.FixtureRequest, broker: TestBroker) -> Client:
+    """Return a client of the administrator, or of who may use the topic and group ``mine``."""
+    has_accounts = broker.context.access_control is not None
+    return broker.connect(account=request.param if has_accounts else None)
+
+
+def topics_of(broker: TestBroker) -> set[str]:
+    return set(broker.context.store.tables.topics.configs)
+
+
+def creation_of(topic: str) -> CreateTopic:
+    return CreateTopic(
+        topic=topic,
+        default_topic="TBW102",
+        read_queue_nums=1,
+        write_queue_nums=1,
+        perm=6,
+        topic_filter_type="SINGLE_TAG",
+        topic_sys_flag=0,
+        order=False,
+    )
+
+
+async def test_nobody_sends_to_them(broker: TestBroker, client: Client) -> None:
+    before = topics_of(broker)
+    batch = encode_batch([BatchEntry(flag=0, body=b"x", properties=b"")])
+    for topic in NAMES:
+        header = send_header(topic, producer_group="mine")
+        long, letters = header.to_fields(), header.to_letters()
+        half = send_header(topic, {"TRAN_MSG": "true", "PGROUP": "mine"}, sys_flag=4)
+        delayed = send_header(topic, {"DELAY": "1"}, producer_group="mine")
+        for code, fields, body in (
+            (Code.SEND_MESSAGE, long, b"x"),
+            (Code.SEND_MESSAGE_V2, letters, b"x"),
+            (Code.SEND_MESSAGE_V2, half.to_letters(), b"x"),
+            (Code.SEND_MESSAGE_V2, delayed.to_letters(), b"x"),
+            (Code.SEND_MESSAGE_V2, given_back(topic), b"x"),
+            (Code.SEND_BATCH_MESSAGE, letters | {"m": "true"}, batch),
+            (Code.SEND_REPLY_MESSAGE_V2, letters, b"x"),
+        ):
+            answer = await client.call(code, fields, body)
+            assert answer.code in REFUSED, (code, answer)
+    assert topics_of(broker) == before
+    assert broker.context.store.statistics().max_position == 0
+
+
+def given_back(topic: str) -> dict[str, str]:
+    """Return the fields of a send by which a consumer gives a message back for the last time."""
+    return send_header(
+        topic, producer_group="mine", reconsume_times=99, max_reconsume_times=1
+    ).to_letters()
+
+
+async def test_nobody_creates_them(broker: TestBroker, client: Client) -> None:
+    before = topics_of(broker)
+    for topic in NAMES:
+        listed = TopicConfigList((TopicConfig("other"), TopicConfig(topic))).encode()
+        for code, fields, body in (
+            (Code.UPDATE_AND_CREATE_TOPIC, creation_of(topic).to_fields(), b""),
+            (Code.UPDATE_AND_CREATE_TOPIC_LIST, {}, listed),
+            (Code.DELETE_TOPIC_IN_BROKER, {"topic": topic}, b""),
+        ):
+            assert (await client.call(code, fields, body)).code in REFUSED, code
+    assert topics_of(broker) == before
+
+
+@pytest.mark.parametrize("group", SHADOW_GROUPS)
+async def test_shadow_groups_are_not_made(broker: TestBroker, client: Client, group: str) -> None:
+    chief = broker.connect(account=client.account and CHIEF)
+    assert (await chief.send("mine")).code == 0
+    before = topics_of(broker)
+    await client.heartbeat(consumers={group: {"mine": "*"}})
+    header = pull_header("mine", 0, 0, consumer_group=group)
+    for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE):
+        assert (await client.call(code, header.to_fields())).code != 0
+    back = {"offset": "0", "group": group, "delayLevel": "0"}
+    assert (await client.call(Code.CONSUMER_SEND_MSG_BACK, back)).code != 0
+    config = SubscriptionGroupConfig(group_name=group).encode()
+    answer = await client.call(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, config)
+    assert answer.code in REFUSED
+    assert broker.context.groups.get(group) is None
+    assert topics_of(broker) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_offsets_under_them_need_the_rights_to_their_topic(tmp_path: Path, kind: str) -> None:
+    async with open_guarded_broker(tmp_path, kind) as broker:
+        weak = broker.connect(account=WEAK)
+        for topic, is_allowed in (("mine", True), ("victim", False)):
+            fields = {"topic": progress_topic(topic, 5), "consumerGroup": "mine", "queueId": "0"}
+            for code, more in (
+                (Code.UPDATE_CONSUMER_OFFSET, {"commitOffset": "7"}),
+                (Code.QUERY_CONSUMER_OFFSET, {}),
+            ):
+                answer = await weak.call(code, fields | more)
+                assert ("permission" not in (answer.remark or "")) is is_allowed, answer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("topic", [NAMES[0], "%RETRY%%STAGE%|1|mine"])
+async def test_those_of_a_store_of_before_are_deleted_by_administrators(
+    tmp_path: Path, kind: str, topic: str
+) -> None:
+    async with open_test_broker(tmp_path / "store") as broker:
+        await broker.connect().send("other", b"left")
+        other = broker.context.topics.get("other")
+        assert other is not None
+        broker.context.topics.put(replace(other, topic_name=topic))
+        broker.context.commit()
+    async with open_guarded_broker(tmp_path, kind) as broker:
+        chief, weak = broker.connect(account=CHIEF), broker.connect(account=WEAK)
+        assert topic in topics_of(broker)
+        assert (await chief.send(topic)).code == ResponseCode.NO_PERMISSION
+        for code, fields in (
+            (Code.SEND_MESSAGE_V2, send_header(topic, producer_group="mine").to_letters()),
+            (Code.DELETE_TOPIC_IN_BROKER, {"topic": topic}),
+        ):
+            assert (await weak.call(code, fields, b"x")).code in REFUSED
+        assert (await chief.pull(topic)).code == ResponseCode.PULL_NOT_FOUND
+        deletion = {"topic": topic}
+        assert (await chief.call(Code.DELETE_TOPIC_IN_BROKER, deletion)).code == 0
+        assert topic not in topics_of(broker)
+        assert (await chief.call(Code.DELETE_TOPIC_IN_BROKER, deletion)).code in REFUSED
+
+
+def test_other_names_are_topics() -> None:
+    assert all(map(has_only_offsets, NAMES))
+    assert not any(map(has_only_offsets, ("mine", "%RETRY%mine", "%KV%n", "LQ%0%T", "%STAGE%T")))

@@ -1,0 +1,20 @@
+"""The share of a turn of the loop in which records are applied."""
+
+from collections import deque
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Final, TypeVar
+
+TURN_S: Final = 0.004
+"""Seconds after which no further record is applied in a turn, by ``perf_counter``. To write the
+rows of these records may take twice as long again."""
+
+_T = TypeVar("_T")
+
+
+def taken(until_s: float, waiting: deque[_T]) -> Iterator[_T]:
+    """Take from the left, once at least, until it is later than ``until_s``."""
+    while waiting:
+        yield waiting.popleft()
+        if perf_counter() > until_s:
+            break

@@ -1,0 +1,1 @@
+"""Long histories of keys at brokers that are killed, damaged, and whose clocks are set."""

@@ -1,0 +1,193 @@
+"""Requests for keys and values, and the keys that each touches.
+
+A right to keys is one to a topic: ``%KV%NAMESPACE`` is all of them, and ``%KV%NAMESPACE/BEGIN*``
+those that begin so (``lanemq.wire.kv._resources``). A condition of a write reads the key that it is
+about, since its outcome, or the value in the answer, tells what is there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from .. import headers as h
+from .._codes import RequestCode as Code
+from .._errors import RemoteProtocolError
+from ..kv import (
+    DEFAULT_NAMESPACE,
+    OF_LEASES,
+    ONE_STEP,
+    STEPS_MAX,
+    OpType,
+    Step,
+    all_keys,
+    any_key,
+    checked_namespace,
+    decode_key,
+    decode_steps,
+    decode_terms,
+    decode_txn,
+    keys_between,
+    keys_under,
+    one_key,
+)
+from ..kv import Action as Does
+from ._rights import Action, Kind, Right
+from ._spec import BROKER, BodyKind, Keys, RequestSpec, Touch
+
+Fields = Mapping[str, str]
+_KEYS: Final = msgspec.msgpack.Decoder(list[bytes])
+_HAS_STEPS: Final = ONE_STEP | {OpType.BATCH}
+
+
+def _namespace(fields: Fields) -> str:
+    return checked_namespace(fields.get("namespace") or DEFAULT_NAMESPACE)
+
+
+def _whole(fields: Fields, body: bytes) -> Iterator[str]:
+    yield all_keys(_namespace(fields))
+
+
+def _some(fields: Fields, body: bytes) -> Iterator[str]:
+    namespace = fields.get("namespace")
+    if namespace:
+        yield any_key(checked_namespace(namespace))
+
+
+def _named(fields: Fields, body: bytes) -> Iterator[str]:
+    yield one_key(_namespace(fields), decode_key(fields.get("key", "")))
+
+
+def _prefix(fields: Fields, body: bytes) -> Iterator[str]:
+    yield keys_under(_namespace(fields), decode_key(fields.get("prefix", ""), "prefix"))
+
+
+def _between(fields: Fields, body: bytes) -> Iterator[str]:
+    end = fields.get("end")
+    last = None if end is None else decode_key(end, "end")
+    yield keys_between(_namespace(fields), decode_key(fields.get("begin", ""), "begin"), last)
+
+
+def _listed(fields: Fields, body: bytes) -> Iterable[str]:
+    namespace = _namespace(fields)
+    try:
+        keys = _KEYS.decode(body)
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(f"the keys cannot be read: {error}") from error
+    if len(keys) > STEPS_MAX:
+        raise RemoteProtocolError(f"{len(keys)} keys are asked for, at most {STEPS_MAX} are taken")
+    return [one_key(namespace, key) for key in keys] or [any_key(namespace)]
+
+
+def _written(fields: Fields, body: bytes) -> Iterable[str]:
+    """Find what a write changes: the keys of its steps or operations, or all. A namespace that it
+    makes is touched as a whole. A lease is its account's, and takes a right to some key: only such
+    keys are ever under it."""
+    namespace, op_type = _namespace(fields), fields.get("opType", "")
+    if fields.get("createAt"):
+        return [all_keys(namespace)]
+    if op_type in OF_LEASES:
+        is_whole = decode_terms(op_type, body).of_any
+        return [all_keys(namespace) if is_whole else any_key(namespace)]
+    if op_type == OpType.TXN:
+        steps = decode_txn(body).steps
+    elif op_type in _HAS_STEPS:
+        steps = decode_steps(op_type, body)
+    else:
+        return [all_keys(namespace)]
+    return [one_key(namespace, step.key) for step in steps if step.action is not Does.CHECK]
+
+
+def _told(fields: Fields, body: bytes) -> Iterable[str]:
+    """Find what the answer to a write tells of: the keys of its conditions and reads."""
+    namespace, op_type = _namespace(fields), fields.get("opType", "")
+    if op_type == OpType.TXN:
+        txn = decode_txn(body)
+        compared = [one.key for one in txn.compares]
+        read = [step.key for step in txn.steps if _tells(step)]
+        return [one_key(namespace, key) for key in (*compared, *read)]
+    if op_type not in _HAS_STEPS:
+        return []
+    return [one_key(namespace, step.key) for step in decode_steps(op_type, body) if _tells(step)]
+
+
+def _leases(fields: Fields, body: bytes) -> Iterator[str]:
+    namespace = _namespace(fields)
+    is_own = fields.get("ofAny") in (None, "", "false")
+    yield any_key(namespace) if is_own else all_keys(namespace)
+
+
+def _tells(step: Step) -> bool:
+    is_bound = step.if_version is not None or step.if_value is not None
+    return is_bound or step.action is Does.CHECK
+
+
+def reads(what: str, read: Callable[[Fields, bytes], Iterable[str]]) -> Touch:
+    """Return the touch of keys that are read."""
+    return Touch(Kind.TOPIC, Keys(what, read), Right.READ, (Action.SUB,))
+
+
+def writes(what: str, read: Callable[[Fields, bytes], Iterable[str]]) -> Touch:
+    """Return the touch of keys that are written."""
+    return Touch(Kind.TOPIC, Keys(what, read), Right.WRITE, (Action.PUB,))
+
+
+_WHOLE: Final = "all keys of `namespace`"
+_BETWEEN: Final = "the keys of `namespace` from `begin` up to `end`"
+_UNDER: Final = "the keys of `namespace` under `prefix`"
+
+KEYS: Final = (
+    RequestSpec(
+        Code.KV_WRITE,
+        h.KvWrite,
+        touches=(
+            writes(
+                "the keys of its steps and operations; any key of `namespace` for a lease of the "
+                "account's own; or all keys of `namespace`",
+                _written,
+            ),
+            reads("the keys of its conditions and reads", _told),
+        ),
+        ports=BROKER,
+        body=BodyKind.LONG,
+    ),
+    RequestSpec(
+        Code.KV_GET, h.KvGet, touches=(reads("`key` of `namespace`", _named),), ports=BROKER
+    ),
+    RequestSpec(
+        Code.KV_MULTI_GET,
+        h.KvMultiGet,
+        touches=(reads("the keys of `namespace` in the body", _listed),),
+        ports=BROKER,
+        body=BodyKind.LONG,
+    ),
+    RequestSpec(Code.KV_SCAN, h.KvScan, touches=(reads(_UNDER, _prefix),), ports=BROKER),
+    RequestSpec(Code.KV_WATCH, h.KvWatch, touches=(reads(_UNDER, _prefix),), ports=BROKER),
+    RequestSpec(
+        Code.KV_STATUS,
+        h.KvStatus,
+        touches=(
+            Touch(
+                Kind.TOPIC,
+                Keys("any key of `namespace`", _some, or_all="namespace"),
+                Right.USE,
+                (Action.SUB, Action.PUB, Action.GET),
+            ),
+        ),
+        ports=BROKER,
+    ),
+    RequestSpec(Code.KV_RANGE, h.KvRange, touches=(reads(_BETWEEN, _between),), ports=BROKER),
+    RequestSpec(Code.KV_FOLLOW, h.KvFollow, touches=(reads(_BETWEEN, _between),), ports=BROKER),
+    RequestSpec(
+        Code.KV_LEASES,
+        h.KvLeases,
+        touches=(
+            reads(
+                "any key of `namespace` for leases of the account's own, all keys with `ofAny`",
+                _leases,
+            ),
+        ),
+        ports=BROKER,
+    ),
+    RequestSpec(Code.KV_STATE, h.KvState, touches=(reads(_WHOLE, _whole),), ports=BROKER),
+)

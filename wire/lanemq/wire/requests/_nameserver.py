@@ -1,0 +1,52 @@
+"""Requests to a name server, which has no accounts, as Apache's has none."""
+
+from typing import Final
+
+from .. import headers as h
+from .._codes import RequestCode as Code
+from ._spec import NAME_SERVER, BodyKind, RequestSpec, free
+
+_FREE: Final = (free("name servers have no accounts"),)
+_WITH_HEADERS: Final = (
+    (Code.PUT_KV_CONFIG, h.PutKVConfig, None),
+    (Code.GET_KV_CONFIG, h.GetKVConfig, h.GetKVConfigResponse),
+    (Code.DELETE_KV_CONFIG, h.DeleteKVConfig, None),
+    (Code.GET_KVLIST_BY_NAMESPACE, h.GetKVListByNamespace, None),
+    (Code.UNREGISTER_BROKER, h.UnregisterBroker, None),
+    (Code.GET_ROUTEINFO_BY_TOPIC, h.GetRouteInfo, None),
+    (Code.WIPE_WRITE_PERM_OF_BROKER, h.WipeWritePermOfBroker, h.WipeWritePermOfBrokerResponse),
+    (Code.ADD_WRITE_PERM_OF_BROKER, h.AddWritePermOfBroker, h.AddWritePermOfBrokerResponse),
+    (Code.DELETE_TOPIC_IN_NAMESRV, h.DeleteTopicFromNamesrv, None),
+    (Code.GET_TOPICS_BY_CLUSTER, h.GetTopicsByCluster, None),
+    (Code.GET_BROKER_CLUSTER_INFO, None, None),
+    (Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None, None),
+    (Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, None, None),
+    (Code.GET_UNIT_TOPIC_LIST, None, None),
+    (Code.GET_HAS_UNIT_SUB_TOPIC_LIST, None, None),
+    (Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, None, None),
+    (Code.GET_NAMESRV_CONFIG, None, None),
+)
+
+ROUTES: Final = (
+    *(
+        RequestSpec(code, header, answer, touches=_FREE, ports=NAME_SERVER)
+        for code, header, answer in _WITH_HEADERS
+    ),
+    RequestSpec(
+        Code.REGISTER_BROKER,
+        h.RegisterBroker,
+        h.RegisterBrokerResponse,
+        touches=_FREE,
+        ports=NAME_SERVER,
+        body=BodyKind.LONG,
+    ),
+    RequestSpec(
+        Code.QUERY_DATA_VERSION,
+        h.QueryDataVersion,
+        h.QueryDataVersionResponse,
+        touches=_FREE,
+        ports=NAME_SERVER,
+        body=BodyKind.JSON,
+    ),
+    RequestSpec(Code.UPDATE_NAMESRV_CONFIG, touches=_FREE, ports=NAME_SERVER, body=BodyKind.TEXT),
+)
