@@ -1,16 +1,21 @@
 """Server processes: started, found ready, stopped, killed, started again."""
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from lanemq.compat import Cluster, Daemon, ServerFailed, running
-from lanemq.compat.servers import _ports
-from lanemq.compat.servers._ports import HIGHEST, LOWEST, Ports, free_port
+from lanemq.compat.servers import _daemon, _ports
+from lanemq.compat.servers._ports import HIGHEST, LOWEST, Ports, free_port, ports_below
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.slow  # processes, and their deadlines
 
@@ -61,6 +66,32 @@ async def test_a_daemon_that_ends_while_starting_shows_its_log(tmp_path: Path) -
         await daemon(tmp_path, BAD).start()
 
 
+TAKEN_ONCE = (
+    """
+import pathlib
+if not pathlib.Path("tried").exists():
+    pathlib.Path("tried").touch()
+    raise OSError("Address already in use")
+"""
+    + GOOD
+)
+
+
+async def test_a_daemon_whose_port_is_taken_for_a_moment_is_started_again(tmp_path: Path) -> None:
+    server = daemon(tmp_path, TAKEN_ONCE)
+    await server.start()
+    assert server.is_running
+    assert server.log.read_bytes().count(b"Address already in use") == 1
+    await server.stop()
+
+
+async def test_a_daemon_whose_port_stays_taken_fails_with_its_log(tmp_path: Path) -> None:
+    server = daemon(tmp_path, "raise OSError('Address already in use')")
+    with pytest.raises(ServerFailed, match="ended while starting"):
+        await server.start()
+    assert server.log.read_bytes().count(b"Address already in use") == _daemon.STARTS
+
+
 async def test_a_daemon_that_is_never_ready_is_killed(tmp_path: Path) -> None:
     server = daemon(tmp_path, GOOD.replace('"ready"', '"other"'), start_s=1.0)
     with pytest.raises(ServerFailed, match="not ready after 1 s"):
@@ -100,6 +131,54 @@ async def test_a_cluster_that_half_started_is_ended(tmp_path: Path) -> None:
 def test_ports_are_out_of_the_way_of_outgoing_connections() -> None:
     for _ in range(20):
         assert LOWEST <= free_port(1, -2) < HIGHEST
+
+
+@pytest.mark.parametrize(
+    ("outgoing", "ours"),
+    [
+        (32_768, (21_000, 31_000)),
+        (31_000, (21_000, 31_000)),
+        (16_000, (6_000, 16_000)),
+        (1_024, (21_000, 31_000)),  # there is no room below
+    ],
+)
+def test_ports_are_below_those_that_the_system_gives_out(
+    outgoing: int, ours: tuple[int, int]
+) -> None:
+    assert ports_below(outgoing) == ours
+
+
+def test_no_page_has_a_port_that_a_test_may_be_given() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")]
+    told = {
+        int(port)
+        for page in pages
+        for port in re.findall(r"(?:port |localhost:|127\.0\.0\.1:)(\d{4,5})\b", page.read_text())
+        if '"storeHost"' not in page.read_text()  # what a store has, which is no command
+    }
+    assert {20931, 20951, 9876} <= told
+    assert [port for port in told if LOWEST - 16 <= port < HIGHEST] == []
+
+
+def test_a_port_that_is_taken_at_another_address_is_not_free() -> None:
+    ports = Ports()
+    port = ports.take()
+    with socket.socket() as other:
+        other.bind(("127.0.0.2", port))
+        other.listen()
+        assert not _ports._is_free(port)
+    assert _ports._is_free(port)
+    ports._blocks[0].reservation.close()
+
+
+def test_threads_are_given_ports_of_their_own() -> None:
+    ports = Ports()
+    with ThreadPoolExecutor(8) as threads:
+        given = list(threads.map(lambda _: ports.take(), range(64)))
+        given += threads.map(lambda _: ports.take(1), range(20))
+    assert len(set(given)) == len(given)
+    for block in ports._blocks:
+        block.reservation.close()
 
 
 def test_ports_are_given_out_once_though_nobody_listens_there_yet() -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import trio
 
@@ -15,6 +16,9 @@ from .._errors import ServerFailed
 POLL_S = 0.05
 STOP_S = 120.0
 """A stopping Apache broker takes ten seconds where it has a processor for itself."""
+STARTS: Final = 3
+"""Starts of a server whose port somebody else has for a moment, at most."""
+TAKEN: Final = b"Address already in use"
 KILLED_S = 60.0
 """The system ends a killed process as soon as it has the time for it."""
 
@@ -56,7 +60,23 @@ class Daemon:
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> None:
-        """Spawn the process and return once it serves; raise ``ServerFailed`` otherwise."""
+        """Spawn the process and return once it serves; raise ``ServerFailed`` otherwise.
+
+        One that ends because its port is taken is started again, a second later.
+        """
+        for _ in range(STARTS - 1):
+            written = self.log.stat().st_size if self.log.exists() else 0
+            try:
+                await self._start_once()
+            except ServerFailed:
+                if TAKEN not in self.log.read_bytes()[written:]:
+                    raise
+                await trio.sleep(1)
+            else:
+                return
+        await self._start_once()
+
+    async def _start_once(self) -> None:
         assert not self.is_running
         make_directories(self.folder)
         begun = trio.current_time()

@@ -6,16 +6,47 @@ blocks, and a block is reserved by a UDP socket at its first port for as long as
 lives. No server of ours speaks UDP, and the system gives the reservation up when the process
 ends, however it ends. A process that needs more than its share gets its oldest block again, if
 nobody listens there: its server is long gone, for ``OWN_MAX - 1`` others have been started since.
+
+All of them are below the range that the system gives to outgoing connections. In that range a
+connection may get a port between our look and the server's bind, even one that asks whether the
+server is up: it is connected to itself then, and holds the server's port.
 """
 
 import random
 import socket
+import threading
 from collections import deque
+from pathlib import Path
 from typing import Final, NamedTuple
 
-# Below the range the system gives to outgoing connections, so that none of those takes a
-# port between our look and the server's bind.
-LOWEST, HIGHEST = 20_000, 32_000
+PORTS: Final = 10_000
+DOCUMENTED: Final = 21_000
+"""Ports below it are those of the pages, whose commands are run as they stand."""
+LOCAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def ports_below(outgoing: int) -> tuple[int, int]:
+    """Return the lowest port for servers and the end of the range, given the lowest port of
+    outgoing connections: 21,000 and 31,000 if those leave them.
+
+    Else the ports right below, or where there is no room for them those above 21,000 again, which
+    outgoing connections have as well.
+    """
+    highest = min(DOCUMENTED + PORTS, outgoing)
+    if highest == DOCUMENTED + PORTS or highest - PORTS < 2_000:
+        return DOCUMENTED, DOCUMENTED + PORTS
+    return highest - PORTS, highest
+
+
+def _outgoing() -> int:
+    """Return the lowest port that the system gives to outgoing connections."""
+    try:
+        return int(LOCAL_RANGE.read_text().split()[0])
+    except (OSError, ValueError):
+        return 32_768
+
+
+LOWEST, HIGHEST = ports_below(_outgoing())
 BLOCK: Final = 16
 """Ports of a block: room for a broker's with its logical listener, 10 above."""
 OWN_MAX: Final = 128
@@ -43,17 +74,19 @@ class Ports:
     def __init__(self) -> None:
         self._blocks: deque[_Block] = deque()
         self._single: list[int] = []
+        self._lock = threading.Lock()
 
     def take(self, *also: int) -> int:
         """Return a port for a server that has those at the distances ``also`` as well."""
-        if not also:
+        if also and (min(also) < -_BELOW or max(also) >= BLOCK - _BELOW):
+            raise ValueError(f"a block of ports has no room for the distances {also}")
+        with self._lock:  # clusters are described in threads
+            if also:
+                return self._reserve().first + _BELOW
             if not self._single:
                 first = self._reserve().first
                 self._single = list(range(first, first + BLOCK))
             return self._single.pop()
-        if min(also) < -_BELOW or max(also) >= BLOCK - _BELOW:
-            raise ValueError(f"a block of ports has no room for the distances {also}")
-        return self._reserve().first + _BELOW
 
     def _reserve(self) -> _Block:
         if len(self._blocks) >= OWN_MAX and (again := self._own_oldest()) is not None:
@@ -98,10 +131,16 @@ def _reservation(first: int) -> socket.socket | None:
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
+    """Return whether nobody has the port at any address: Java's servers take it at all."""
+    family, everywhere = (
+        (socket.AF_INET6, "::") if socket.has_dualstack_ipv6() else (socket.AF_INET, "0.0.0.0")
+    )
+    with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((everywhere, port))
         except OSError:
             return False
     return True
