@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 from .._errors import SourceError
 from .._uris import shown
 from ._compare import table
+from ._count import store_counts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +51,7 @@ def export(
     from pyspark.sql import functions
 
     only = ",".join(topics)
-    expected = _counts(table(spark, store, "messages", columns="topic", topics=only))
+    expected = store_counts(spark, store, topics)
     if absent := sorted(set(topics) - expected.keys()):
         raise SourceError(f"{shown(store)}: has no messages of {', '.join(absent)}")
     messages = table(spark, store, "messages", mode=mode, topics=only)

@@ -1,6 +1,7 @@
 """The source ``rocketmq-store``: store directories as tables, without a broker."""
 
 from ._build import TablePart, build_table, table_parts
+from ._counts import topic_counts
 from ._files import Entry, StoreFiles, open_file_system, write_file
 from ._log_writer import LogRecord, LogWriter
 from ._source import StoreSource
@@ -31,5 +32,6 @@ __all__ = [
     "queue_sources",
     "require_store",
     "table_parts",
+    "topic_counts",
     "write_file",
 ]
