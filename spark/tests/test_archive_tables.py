@@ -5,12 +5,19 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+import trio
 
-from lanemq.testkit.spark import kill_session, require_packages
+from lanemq.compat import Cluster, lanemq_cluster
+from lanemq.sdk import Message, blocking
+from lanemq.sdk.admin import open_admin, queues_of
+from lanemq.testkit.servers import PATIENT_S
+from lanemq.testkit.spark import PATIENT, kill_session, require_packages, until_readable
 
 require_packages("deltalake", "pyiceberg")
 
@@ -21,13 +28,14 @@ from pyiceberg.utils.config import Config  # noqa: E402
 
 import lanemq.spark  # noqa: E402
 from lanemq.spark.archives import open_archive  # noqa: E402
-from lanemq.spark.jobs import archive, archived, restore  # noqa: E402
+from lanemq.spark.jobs import archive, archived, compare, restore  # noqa: E402
 from lanemq.testkit.spark_archives import LOG_BYTES, fill, kept, messages, run  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
+RunningBeside = Callable[[Callable[[], Cluster]], AbstractContextManager[Cluster]]
 MAIN: Final = Path(lanemq.spark.__file__).with_name("__main__.py")
 STOPPED: Final = """\
 import os, pathlib, signal
@@ -151,3 +159,94 @@ def test_a_driver_killed_before_its_commit_has_archived_nothing(
     assert len(archived(spark, table).collect()) == 50
     assert archive(spark, str(store), table).messages == 40
     assert kept(archived(spark, table)) == kept(messages(spark, store))
+
+
+def sent_again(name_server: str, topic: str, count: int) -> list[list[tuple[str, bytes]]]:
+    """The own number and the body of each message of each queue, once there are ``count``."""
+
+    async def pull() -> list[list[tuple[str, bytes]]]:
+        found = []
+        async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
+            await until_readable(admin, topic, count)
+            for address, queue in queues_of(await admin.route(topic), topic):
+                pulled = await admin.pull(address, queue, 0)
+                found.append([(one.properties["n"], one.body) for one in pulled.messages])
+        return found
+
+    return trio.run(pull)
+
+
+@pytest.mark.usefixtures("the_session_stays")
+def test_a_table_is_replayed_once_by_whatever_address(
+    spark: "SparkSession",
+    running_beside: RunningBeside,
+    tmp_path: Path,
+    table: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, there = tmp_path / "store", 0
+    monkeypatch.chdir(tmp_path)
+    with running_beside(lambda: lanemq_cluster(tmp_path / "cluster")) as cluster:
+        trio.run(cluster.control.create_topic, "again", 3)
+        for begin, end, addresses in (
+            (0, 40, [table]),
+            (40, 55, [table, *other_addresses(table)]),
+        ):
+            fill(store, begin, end)
+            archive(spark, str(store), table)
+            numbers = [number for number in range(end) if number % 5]
+            for address in addresses:
+                given = ("--topic", "orders", "--to", "again", "-n", cluster.name_server)
+                done = run("replay", address, *given)
+                assert (done["sent"], done["there"]) == (len(numbers) - there, there), address
+                there = len(numbers)
+            assert sent_again(cluster.name_server, "again", there) == [
+                [(str(n), b"body %d" % n * (n % 40)) for n in numbers if n % 3 == queue]
+                for queue in range(3)
+            ]
+
+
+def other_addresses(table: str) -> list[str]:
+    """Other names of a table, from the directory that it is in."""
+    if not table.startswith("delta:"):
+        return []
+    path = Path(table.removeprefix("delta:"))
+    return [f"delta:{path.name}", str(path), f"{table}/", f"delta:{path.as_uri()}"]
+
+
+@pytest.mark.usefixtures("the_session_stays")
+def test_a_table_is_compared_with_stores_and_topics(
+    spark: "SparkSession", running_beside: RunningBeside, tmp_path: Path, table: str
+) -> None:
+    store = tmp_path / "store"
+    fill(store, 0, 40)
+    archive(spark, str(store), table)
+    same = run("compare", table, store)
+    assert (same["left_messages"], same["right_messages"], same["differences"]) == (40, 40, {})
+    fill(store, 40, 42)
+    more = run("compare", table, store, "--topic", "orders", code=1)
+    assert more["differences"] == {"missing left": 1}
+    assert [one["message_id"] for one in more["first"]] == ["U41"]
+
+    with running_beside(lambda: lanemq_cluster(tmp_path / "cluster")) as cluster:
+        trio.run(cluster.control.create_topic, "orders", 2)
+        source = f"rocketmq://{cluster.name_server}"
+        archive_of_topic = f"{table}_of_topic"
+
+        def send(begin: int, end: int) -> None:
+            with blocking.open_producer(
+                "p", name_servers=cluster.name_server, options=PATIENT
+            ) as producer:
+                for number in range(begin, end):
+                    producer.send(Message(topic="orders", body=b"%d" % number, keys=("k",)))
+
+        send(0, 12)
+        run("archive", source, archive_of_topic, "--topic", "orders")
+        topics = compare(spark, archive_of_topic, source, topics=["orders"])
+        assert (topics.left_messages, topics.right_messages, topics.differences) == (12, 12, {})
+        send(12, 15)
+        other = compare(spark, source, archive_of_topic, topics=["orders"])
+        assert other.differences == {"missing right": 3}
+    two = compare(spark, table, archive_of_topic, topics=["orders"])
+    assert (two.left_messages, two.right_messages) == (32, 12)
+    assert two.differences == {"missing left": 12, "missing right": 32}

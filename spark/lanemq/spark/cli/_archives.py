@@ -135,7 +135,7 @@ def replay(
     as_json: bool,
     **options: Any,  # noqa: ANN401 - options of pyspark
 ) -> None:
-    """Send the messages of an archive of Parquet to a topic, each queue in its order.
+    """Send the messages of an archive to a topic, each queue in its order.
 
     A run that was stopped, or killed, is run again, and goes on where it was. Exit status: 0 all of
     them are there, 2 it could not be done.

@@ -5,6 +5,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, final
 
 from .._errors import SourceError
+from .._uris import DELTA, ICEBERG, absolute, shown
+from ..store import StoreFiles
 from ..topics import COLUMNS, Cluster, Replay
 from ._compare import archive as messages_of
 
@@ -40,11 +42,12 @@ def replay(
     name: str | None = None,
     store_host: str | None = None,
 ) -> ReplayedTopic:
-    """Send the messages of ``topic`` in an archive of Parquet to the topic ``target``.
+    """Send the messages of ``topic`` in an archive, of Parquet or a table, to the topic ``target``.
 
     Queue 0 goes to the first queue of the target, and so on. ``name`` is the same for every run
-    that is to go on with the one before; by default it follows from archive, topics and
-    ``store_host``, the address of the one broker whose messages are meant. Raises ``SourceError``,
+    that is to go on with the one before; by default it follows from topics, from ``store_host``,
+    the address of the one broker whose messages are meant, and from the archive's place: the same
+    for a path, that path from here, and a table of Delta Lake there. Raises ``SourceError``,
     also if the target has fewer queues, or the archive has messages of several brokers: their
     offsets are not one order.
     """
@@ -62,7 +65,7 @@ def replay(
     found = found.select(*COLUMNS)
     last = found.agg({"queue": "max"}).collect()[0][0]
     if last is None:
-        raise SourceError(f"{archive}: has no messages of {topic}")
+        raise SourceError(f"{shown(archive)}: has no messages of {topic}")
     work = Replay(cluster, target, name or _name(archive, topic, target, store_host))
     queues = len(work.targets())
     if queues <= last:
@@ -75,7 +78,7 @@ def replay(
     ordered = found.repartition(last + 1, "queue").sortWithinPartitions("queue", "queueOffset")
     done = ordered.rdd.mapPartitions(work.run).collect()
     return ReplayedTopic(
-        archive,
+        shown(archive),
         topic,
         target,
         work.name,
@@ -99,13 +102,22 @@ def _check_is_of_one_broker(archive: str, topic: str, found: "DataFrame") -> Non
     double = places.where("messages > 1").orderBy("queue", "queueOffset").first()
     if double is not None:
         raise SourceError(
-            f"{archive}: queue {double['queue']} of {topic} has two messages at offset"
+            f"{shown(archive)}: queue {double['queue']} of {topic} has two messages at offset"
             f" {double['queueOffset']}, from {' and '.join(double['hosts'])}: the archive is of"
             " several brokers. Replay the messages of one after the other: --store-host HOST:PORT"
         )
 
 
 def _name(archive: str, topic: str, target: str, store_host: str | None) -> str:
-    parts = [archive.rstrip("/"), topic, target, *([store_host] if store_host else [])]
+    parts = [_place(archive), topic, target, *([store_host] if store_host else [])]
     digest = blake2b("\n".join(parts).encode(), digest_size=6)
     return f"replay_{digest.hexdigest()}"
+
+
+def _place(archive: str) -> str:
+    """Return the one name of an archive's place, however it is addressed."""
+    if archive.startswith(ICEBERG):
+        return archive
+    place = absolute(archive.removeprefix(DELTA))
+    files = StoreFiles(place)
+    return str(files.local_root) if files.is_local else place.rstrip("/")
