@@ -127,11 +127,9 @@ def written_sizes(
     sizes: list[int] = []
     write = RocksBackend.write
 
-    def counted(
-        self: RocksBackend, source: Table, changed: Collection[str], *, is_last: bool = True
-    ) -> None:
+    def counted(self: RocksBackend, source: Table, changed: Collection[str], **how: bool) -> None:
         sizes.append(len(changed))
-        write(self, source, changed, is_last=is_last)
+        write(self, source, changed, **how)
         if len(sizes) == 2:
             at_second()
 

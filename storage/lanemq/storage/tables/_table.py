@@ -60,13 +60,25 @@ class Backend(Protocol):
     def writes_all(self) -> bool:
         """True if every write writes the whole table."""
 
+    @property
+    def syncs(self) -> bool:
+        """True if what is written at once is durable, too, before it is answered."""
+
     def load(self, *, after_crash: bool) -> Contents:
         """Read the table. Raises ``ConfigInvalid`` for something that cannot be read."""
 
-    def write(self, source: "Table", changed: Collection[str], *, is_last: bool = True) -> None:
+    def write(
+        self,
+        source: "Table",
+        changed: Collection[str],
+        *,
+        is_last: bool = True,
+        may_wait: bool = True,
+    ) -> None:
         """Keep the entries ``changed`` and the version. Raises ``OSError``; none of it counts then.
 
-        It survives a kill of the process. A write in parts has the version in the last one.
+        It survives a kill of the process. A write in parts has the version in the last one. Unless
+        it ``may_wait`` for the disk, it is durable after the next ``sync`` only.
         """
 
     async def sync(self) -> None:
@@ -100,6 +112,7 @@ class JsonBackend:
     at_once = True
     steps_version = True
     writes_all = True
+    syncs = False
 
     def __init__(self, document: Document, member: str) -> None:
         self.document = document
@@ -113,7 +126,14 @@ class JsonBackend:
         members = self.document.load(after_crash=after_crash)
         return parse_contents(members, self._member, self.path)
 
-    def write(self, source: "Table", changed: Collection[str], *, is_last: bool = True) -> None:
+    def write(
+        self,
+        source: "Table",
+        changed: Collection[str],
+        *,
+        is_last: bool = True,
+        may_wait: bool = True,
+    ) -> None:
         self.document.write(_members(self._member, source))
 
     async def write_off_loop(self, source: "Table") -> None:
@@ -216,8 +236,8 @@ class Table:
     async def persist_in_turns(self) -> None:
         """Do ``persist`` in many short turns of the loop.
 
-        Changes made after the call may be in it, too, or are left for the next one. Raises
-        ``OSError`` as ``persist``.
+        Changes made after the call may be in it, too, or are left for the next one. A thread waits
+        for the disk. Raises ``OSError`` as ``persist``.
         """
         async with self._one_at_a_time:
             left = 2 * len(self._stale)  # do not wait for faster changes
@@ -252,7 +272,9 @@ class Table:
                 del self._changed[name]
             left -= len(names)
             await trio.lowlevel.checkpoint()
-        self.persist()
+        self.persist(may_wait=False)
+        if self.backend.syncs:
+            await self.backend.sync()
 
     def _persist_one(self, name: str) -> None:
         """Do ``persist`` for one entry, where many others that wait would take long."""
@@ -266,13 +288,14 @@ class Table:
     def _before_write(self) -> None:
         """Step the version, where a write does and not the change."""
 
-    def persist(self) -> None:
+    def persist(self, *, may_wait: bool = True) -> None:
         """Write what changed, if anything. Raises ``OSError``; the change is kept then.
 
-        On return it survives a kill, also where a thread was about to write it.
+        On return it survives a kill, also where a thread was about to write it. ``may_wait`` is
+        for ``Backend.write``.
         """
         if self._dirty or self._in_flight:
             self._before_write()
-            self.backend.write(self, self._changed)
+            self.backend.write(self, self._changed, may_wait=may_wait)
             self._changed.clear()
             self.others_changed = self._dirty = False

@@ -72,6 +72,7 @@ class RocksBackend:
         self._document = Document(files, directory / kind.file)
         self._database: ConfigDatabase | None = None
         self._unsynced = False
+        self._one_sync = trio.Lock()
         self._is_exported = False
         self._marker: Marker | None = None
 
@@ -108,9 +109,20 @@ class RocksBackend:
         entries = parse_entries(self._kind, rows, self.path)
         return Contents(entries, version, others)
 
-    def write(self, source: Table, changed: Collection[str], *, is_last: bool = True) -> None:
+    @property
+    def syncs(self) -> bool:
+        return self.at_once and not self._kind.holds_offsets
+
+    def write(
+        self,
+        source: Table,
+        changed: Collection[str],
+        *,
+        is_last: bool = True,
+        may_wait: bool = True,
+    ) -> None:
         self._is_exported = False
-        sync = is_last and self.at_once and not self._kind.holds_offsets
+        sync = is_last and may_wait and self.syncs
         changes = chain(self._rows(source, changed), self._head(source) if is_last else ())
         self._open.write(changes, sync=sync)
         self._unsynced = not sync  # a synced write makes earlier ones durable, too
@@ -128,11 +140,13 @@ class RocksBackend:
             yield Change(VERSION, VERSION_KEY, version_row(source.data_version))
 
     async def sync(self) -> None:
-        if self._unsynced:
+        async with self._one_sync:  # another that goes on may be for what is written by now
+            if not self._unsynced:
+                return
             self._unsynced = False
             try:
                 await trio.to_thread.run_sync(self._open.sync)
-            except OSError:
+            except BaseException:
                 self._unsynced = True
                 raise
 
@@ -171,7 +185,9 @@ class RocksBackend:
             marker = Marker(version.counter, json_sha256, rows_sha256).after(self._marker)
             await self.sync()
             await self._document.sync()
-            self._open.write([Change(VERSION, MARKER_KEY, marker.row())], sync=True)
+            self._open.write([Change(VERSION, MARKER_KEY, marker.row())], sync=False)
+            self._unsynced = True
+            await self.sync()
         except BaseException:
             self._is_exported = False
             raise
