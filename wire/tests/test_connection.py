@@ -1,5 +1,6 @@
 """However the bytes are cut, the frames are the same; garbage gives one error type."""
 
+import itertools
 import tracemalloc
 from collections.abc import Iterable
 from contextlib import suppress
@@ -264,7 +265,7 @@ def test_a_number_beyond_32_bits_is_not_sent(frame: Frame) -> None:
 def test_our_opaques_start_at_1_and_wrap_within_32_bits_without_0() -> None:
     connection = Connection()
     assert [connection.next_opaque() for _ in range(3)] == [1, 2, 3]
-    connection._last_opaque = 2**31 - 3
+    connection._opaques = itertools.count(2**31 - 3)
     assert [connection.next_opaque() for _ in range(3)] == [2**31 - 2, 2**31 - 1, 1]
 
 

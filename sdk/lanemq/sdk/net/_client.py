@@ -59,6 +59,8 @@ class Client:
         self.routes = routes
         self.options = options
         self.clock_ms = clock_ms
+        self.clock_s = trio.lowlevel.current_clock().current_time
+        """``trio.current_time``, for any thread."""
         ip = local_ip(towards)
         self.client_id = new_client_id(ip, options.instance)
         self.unique_keys = new_unique_keys(ip)

@@ -12,12 +12,13 @@ from typing import final
 import trio
 from msgspec.structs import replace
 
-from lanemq.wire import LocalProtocolError, ProtocolError
-from lanemq.wire.frame import NEED_DATA, Connection, Frame, PeerClosed, encode_frame
+from lanemq.wire import ProtocolError
+from lanemq.wire.frame import Connection, Frame, PeerClosed, encode_frame
 
-from .._errors import BrokerUnreachable, RequestTimedOut, WrongValue
+from .._errors import BrokerUnreachable, RequestTimedOut
 from ..observe._log import get_logger
-from ._timeouts import Timeouts
+from ._outbox import Outbox, encoded
+from ._timeouts import OnAnswer, Timeouts
 from ._tls_errors import why_broken
 
 LOGGER = get_logger("lanemq.sdk.remoting")
@@ -29,8 +30,6 @@ Serve = Callable[["Link", Frame], Awaitable[None] | None]
 """Handles a request that the server sent. An awaitable that it returns runs in a task."""
 
 RECEIVE_BYTES = 65_536
-# A writer that is this far behind makes callers wait: a stalled server must not fill memory.
-OUTGOING_HIGH_BYTES = 4 << 20
 # Server-initiated requests under way at once on one connection; past it they are refused.
 SERVED_MAX = 64
 # A call that times out on a connection on which nothing was heard for this long takes it for
@@ -38,14 +37,6 @@ SERVED_MAX = 64
 SILENCE_MAX_S = 10.0
 
 _NUMBERS = itertools.count(1)
-
-
-def encoded(frame: Frame) -> bytes:
-    """Return the bytes of a request. Raises ``WrongValue`` for what has no encoding."""
-    try:
-        return encode_frame(frame)
-    except LocalProtocolError as error:
-        raise WrongValue(f"request {frame.code} cannot be sent: {error}") from error
 
 
 @final
@@ -70,12 +61,9 @@ class Link:
         self._calls = Timeouts()
         self._opened = trio.Event()
         self._stream: trio.abc.Stream | None = None
-        self._fd = -1
-        self._outgoing = bytearray()
-        self._writing = False
-        self._burst = False
-        self._writer = trio.lowlevel.ParkingLot()
-        self._drained = trio.lowlevel.ParkingLot()
+        self._outbox = Outbox()
+        self._tends = 0  # that have begun
+        self._asked_for = -1  # the number of them when the core was asked for the next one
         self._served = 0
         self._scope = trio.CancelScope(shield=True)
 
@@ -108,8 +96,7 @@ class Link:
                 cause = error.__cause__  # trio's own text leaves out the reason
                 reason = f"cannot connect: {cause if isinstance(cause, OSError) else error}"
                 return
-            if isinstance(stream, trio.SocketStream):
-                self._fd = stream.socket.fileno()
+            self._outbox.open(stream)
             self.last_heard_s = trio.current_time()
             self._opened.set()
             async with trio.open_nursery() as nursery:
@@ -125,12 +112,13 @@ class Link:
         """Read until the end; say why it ended."""
         protocol, answer, stream = self._protocol, self._calls.answer, self._stream
         assert stream is not None
+        fd = stream.socket.fileno() if isinstance(stream, trio.SocketStream) else -1
         try:
             while self.broken is None:
-                if self._fd >= 0:
-                    await trio.lowlevel.wait_readable(self._fd)
+                if fd >= 0:
+                    await trio.lowlevel.wait_readable(fd)
                     try:
-                        data = os.read(self._fd, RECEIVE_BYTES)
+                        data = os.read(fd, RECEIVE_BYTES)
                     except BlockingIOError:
                         continue
                 else:
@@ -138,17 +126,16 @@ class Link:
                 self.last_heard_s = trio.current_time()
                 protocol.receive_data(data)
                 answers = 0
-                while (event := protocol.next_event()) is not NEED_DATA:
-                    if isinstance(event, PeerClosed):
-                        return "the server closed the connection"
-                    assert isinstance(event, Frame)
-                    if not event.is_response:
-                        self._take_request(event, nursery)
-                        continue
-                    answers += 1
-                    answer(event.opaque, event)
+                for frame in protocol.frames():
+                    if frame.is_response:
+                        answers += 1
+                        answer(frame.opaque, frame)
+                    else:
+                        self._take_request(frame, nursery)
+                if not data and isinstance(protocol.next_event(), PeerClosed):
+                    return "the server closed the connection"
                 # Callers woken together will write together: let the writer join their frames.
-                self._burst = answers > 1
+                self._outbox.bursts = answers > 1
         except ProtocolError as error:
             LOGGER.warning("%s: closing the connection: %s", self.address, error)
             return f"the server broke the protocol: {error}"
@@ -174,17 +161,8 @@ class Link:
             self._served -= 1
 
     async def _write_loop(self) -> None:
-        stream = self._stream
-        assert stream is not None
         try:
-            while True:
-                while self._outgoing:
-                    data, self._outgoing = self._outgoing, bytearray()
-                    self._writing = True
-                    await stream.send_all(data)
-                    self._writing = False
-                self._drained.unpark_all()
-                await self._writer.park()
+            await self._outbox.write_all()
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
             # The reader may know the reason.
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -197,21 +175,8 @@ class Link:
         self._post(encode_frame(frame))
 
     def _post(self, data: bytes) -> None:
-        if self.broken is not None:
-            return
-        sent = 0
-        if self._fd >= 0 and not (self._outgoing or self._writing or self._burst):
-            try:
-                sent = os.write(self._fd, data)
-            except BlockingIOError:
-                pass
-            except OSError as error:
-                self.break_off(f"the connection broke: {error}")
-                return
-        if sent < len(data):
-            self._outgoing += data[sent:] if sent else data
-            if not self._writing:
-                self._writer.unpark_all()
+        if self.broken is None and (error := self._outbox.post(data)) is not None:
+            self.break_off(f"the connection broke: {error}")
 
     async def ready(self) -> None:
         """Wait until the link is open and its buffer has room; raise ``BrokerUnreachable``."""
@@ -220,15 +185,14 @@ class Link:
                 raise BrokerUnreachable(self.address, self.broken)
             if not self._opened.is_set():
                 await self._opened.wait()
-            elif len(self._outgoing) > OUTGOING_HIGH_BYTES:
-                await self._drained.park()
+            elif self._outbox.is_full:
+                await self._outbox.room()
             else:
                 return
 
     async def flushed(self) -> None:
         """Wait until everything posted so far is with the kernel, or the link is broken."""
-        while self.broken is None and (self._outgoing or self._writing):
-            await self._drained.park()
+        await self._outbox.flushed()
 
     async def deliver(self, frame: Frame, timeout_s: float) -> None:
         """Send a request that is not answered, and wait until the kernel has it.
@@ -237,13 +201,13 @@ class Link:
         then it may still be sent.
         """
         deadline_s = trio.current_time() + timeout_s
-        if not self._opened.is_set() or len(self._outgoing) > OUTGOING_HIGH_BYTES:
+        if not self._opened.is_set() or self._outbox.is_full:
             with trio.move_on_at(deadline_s) as scope:
                 await self.ready()
             if scope.cancelled_caught:
                 raise self._took_nothing(timeout_s)
         self._post(encoded(frame))
-        if self._outgoing or self._writing:
+        if not self._outbox.is_empty:
             with trio.move_on_at(deadline_s) as scope:
                 await self.flushed()
             if scope.cancelled_caught:
@@ -262,7 +226,7 @@ class Link:
         on, and an answer that still comes is dropped.
         """
         deadline_s = trio.current_time() + timeout_s
-        if not self._opened.is_set() or len(self._outgoing) > OUTGOING_HIGH_BYTES:
+        if not self._opened.is_set() or self._outbox.is_full:
             with trio.move_on_at(deadline_s) as scope:
                 await self.ready()
             if scope.cancelled_caught:
@@ -272,21 +236,70 @@ class Link:
         if self.broken is not None:
             raise BrokerUnreachable(self.address, self.broken)
         # The answer cannot come before this task sleeps: the reader runs in between only.
-        answer = await self._calls.wait(opaque, deadline_s)
+        return self.answered(await self._calls.wait(opaque, deadline_s), frame.code, timeout_s)
+
+    def answered(self, answer: object, code: int, timeout_s: float) -> Frame:
+        """Return the answer to a request of ``code``, or raise what there is in place of one."""
         if isinstance(answer, Frame):
             return answer
+        if isinstance(answer, Exception):
+            raise answer
         if trio.current_time() - self.last_heard_s > SILENCE_MAX_S:
             self.break_off(f"nothing heard for more than {SILENCE_MAX_S:g} s")
-        raise RequestTimedOut(self.address, frame.code, timeout_s)
+        raise RequestTimedOut(self.address, code, timeout_s)
+
+    def tend(self) -> None:
+        """Do what requests of other threads need of the core."""
+        self._tends += 1
+        if self.broken is None and (error := self._outbox.tend()) is not None:
+            self.break_off(f"the connection broke: {error}")
+        self._calls.look()
 
     def break_off(self, reason: str) -> None:
         """Refuse further use and wake every caller that waits. Idempotent."""
         if self.broken is not None:
             return
         self.broken = reason
-        self._fd = -1  # never write to a number that the kernel may give to another socket
+        self._outbox.close()
         self._on_broken(self)
         self._opened.set()
-        self._drained.unpark_all()
         self._scope.cancel()
         self._calls.fail_all(BrokerUnreachable, self.address, reason)
+
+    # What other threads use
+
+    def next_number(self) -> int:
+        """Return a number of this connection's own for a request to ``submit``."""
+        return self._protocol.next_opaque()
+
+    def submit(
+        self,
+        data: bytes,
+        number: int,
+        deadline_s: float,
+        on_answer: OnAnswer,
+        post: Callable[[Callable[[], object]], object],
+    ) -> bool:
+        """Send a request; return False if a task of the core has to wait until it can be sent.
+
+        ``on_answer`` is called once, in the core's thread, with what ``answered`` reads; ``post``
+        has a function called there.
+        """
+        calls = self._calls
+        if not self._opened.is_set() or self._outbox.is_full:
+            return False
+        is_alone = not calls
+        has_to_look = calls.add(number, deadline_s, on_answer)
+        if self.broken is not None:  # then the call was failed by that, or nothing will end it
+            return not calls.forget(number)
+        if self._outbox.add(data, directly=is_alone) or has_to_look:
+            tends = self._tends
+            if self._asked_for != tends:  # else it is about to tend, and finds this request
+                post(self.tend)
+                # After the call: an interruption must not leave a mark without a call.
+                self._asked_for = tends
+        return True
+
+    def forget(self, number: int) -> None:
+        """Drop a submitted request: its answer goes nowhere."""
+        self._calls.forget(number)

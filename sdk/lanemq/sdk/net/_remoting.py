@@ -21,6 +21,7 @@ from .._values import check_fields
 from ..observe._log import get_logger
 from ._acl import Credentials, sign
 from ._link import Dial, Link
+from ._outbox import encoded
 from ._tls import over_tls
 
 LOGGER = get_logger("lanemq.sdk.remoting")
@@ -70,6 +71,13 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def accepted(answer: Frame, accept: Container[int], address: str) -> Frame:
+    """Return ``answer`` if its code is in ``accept``. Raises ``RefusedByBroker``."""
+    if answer.code not in accept:
+        raise RefusedByBroker(answer.code, answer.remark, address)
+    return answer
+
+
 @final
 class RemotingClient:
     """Calls servers by address. Made by `open_remoting_client`."""
@@ -108,10 +116,20 @@ class RemotingClient:
         """
         if self._credentials is not None:
             frame = sign(frame, self._credentials, address)
-        answer = await self._link(address).call(frame, timeout_s)
-        if answer.code not in accept:
-            raise RefusedByBroker(answer.code, answer.remark, address)
-        return answer
+        return accepted(await self._link(address).call(frame, timeout_s), accept, address)
+
+    def known_link(self, address: str) -> Link | None:
+        """Return the connection to ``address``, which may be opening; in any thread."""
+        return self._links.get(address)
+
+    def encoded(self, frame: Frame, address: str) -> bytes:
+        """Return the bytes of a request with a number, for ``Link.submit``; in any thread.
+
+        Raises ``WrongValue`` for what has no encoding.
+        """
+        if self._credentials is not None:
+            frame = sign(frame, self._credentials, address)
+        return encoded(frame)
 
     async def oneway(self, address: str, frame: Frame, timeout_s: float = 3.0) -> None:
         """Send a request that is not answered; ``frame`` carries the one-way flag.

@@ -7,6 +7,7 @@ to write. Both sides are alike: either may send requests, so the class knows no 
     OPEN, EOF --bad bytes-----> FAILED    nobody knows where the next frame begins
 """
 
+import itertools
 from collections import deque
 from collections.abc import Iterator
 from enum import Enum, auto
@@ -64,7 +65,7 @@ class Connection:
         self._split_bytes = 0
         self._ended = False
         self._failure: RemoteProtocolError | None = None
-        self._last_opaque = 0
+        self._opaques = itertools.count()
         self.cuts = 0
         """Number of reads that held whole frames: it does not grow for a peer that has not finished
         any."""
@@ -164,7 +165,6 @@ class Connection:
     def next_opaque(self) -> int:
         """Return a number for a request of ours: 1, 2, ... and, past 2**31 - 1, from 1 again.
 
-        Never 0: ali-ons takes that for "no number".
+        Never 0: ali-ons takes that for "no number". Any number of threads may ask.
         """
-        self._last_opaque = self._last_opaque % _OPAQUE_MAX + 1
-        return self._last_opaque
+        return next(self._opaques) % _OPAQUE_MAX + 1

@@ -7,6 +7,7 @@ counter (2). Both have 32 digits, or 56 with IPv6.
 Source: RocketMQ 4.9.8, MessageDecoder.createMessageId, MessageClientIDSetter.
 """
 
+import itertools
 import struct
 import time
 from collections.abc import Sequence
@@ -74,7 +75,7 @@ class UniqueKeys:
 
     ``ip`` has 4 or 16 bytes. ``loader_hash`` is any 32-bit number that sets apart two sources
     of one address and process id; Java takes the hash of its class loader. ``first`` is the
-    counter's first value.
+    counter's first value. Any number of threads may ask for keys.
     """
 
     def __init__(self, ip: bytes, pid: int, loader_hash: int, first: int = 0) -> None:
@@ -82,7 +83,7 @@ class UniqueKeys:
             raise LocalProtocolError(f"an IP has 4 or 16 bytes, not {len(ip)}")
         self._prefix = f"{ip.hex().upper()}{pid & 0xFFFF:04X}{loader_hash & 0xFFFFFFFF:08X}"
         self._month_start_ms = self._next_month_ms = 0
-        self._counter = first & 0xFFFF
+        self._counter = itertools.count(first)
 
     def next(self, now_ms: int) -> str:
         """Return a new key. ``now_ms`` is the time of day in milliseconds since 1970."""
@@ -92,7 +93,7 @@ class UniqueKeys:
         elapsed_ms = now_ms - self._month_start_ms
         if -CLOCK_STEP_MS < elapsed_ms < 0:
             elapsed_ms = 0
-        counter, self._counter = self._counter, (self._counter + 1) & 0xFFFF
+        counter = next(self._counter) & 0xFFFF
         return f"{self._prefix}{elapsed_ms & 0xFFFFFFFF:08X}{counter:04X}"
 
 
