@@ -528,6 +528,52 @@ def test_interruptions_at_any_moment_leave_the_core_awake(name_server: str, tmp_
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
 
 
+def test_interruptions_at_any_moment_of_sends_leave_the_connection_whole(
+    name_server: str, tmp_path: Path
+) -> None:
+    script = """
+        import random, signal, sys, threading
+        from lanemq.sdk import Message, blocking
+        interruptions, acknowledged, is_wanted, rng = 0, 0, False, random.Random(7)
+        def interrupt(number, frame):
+            if is_wanted:
+                raise KeyboardInterrupt
+        signal.signal(signal.SIGALRM, interrupt)
+        def send_beside(until):
+            while not until.is_set():
+                producer.send(Message(topic="StruckTopic", body=b"beside"))
+        with blocking.open_producer("pg", name_servers=sys.argv[1], send_timeout_s=60) as producer:
+            queue = producer.send(Message(topic="StruckTopic", body=b"first")).queue
+            remoting = producer._core._client.remoting
+            links = dict(remoting._links)
+            over = threading.Event()
+            beside = threading.Thread(target=send_beside, args=(over,))
+            for strike in range(400):
+                if strike == 200:
+                    beside.start()
+                try:
+                    is_wanted = True
+                    signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.00002, 0.003))
+                    for number in range(1000):
+                        producer.send(Message(topic="StruckTopic", body=b"x" * number))
+                        acknowledged += 1
+                    is_wanted = False
+                except KeyboardInterrupt:
+                    is_wanted = False
+                    interruptions += 1
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            over.set()
+            beside.join()
+            producer.send(Message(topic="StruckTopic", body=b"last"))
+            assert remoting._links == links, "a connection broke"
+            assert not any(len(link._calls) for link in links.values()), "a place is taken"
+            assert all(link._outbox.is_empty for link in links.values())
+        print("interrupted" if interruptions > 200 else interruptions)
+        """
+    done = run(script, name_server, home=tmp_path)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+
+
 def test_a_cancelled_task_cancels_its_call(name_server: str) -> None:
     async def main() -> None:
         async with aio.open_lite_pull_consumer(

@@ -127,6 +127,8 @@ WRAPPED: Final = {"Checkpoint", "Leaders", "Watch"}
 GIVEN_BACK_ONE_BY_ONE: Final = {"kv/_observe.py", "kv/_watch.py"}
 """Modules whose iterations take back what a cancelled caller has not seen."""
 GIVE_BACK: Final = {"poll": "give_back"}
+QUICK: Final = {("Producer", "send")}
+"""Methods of classes for which the bridge has a way of its own, without a task of the core."""
 PLAIN_TYPES: Final = {"Execute", "Handle", "StageOffsetStore"}  # blocking has its own
 ITERATION: Final = {"__aiter__": "__iter__", "__anext__": "__next__"}
 
@@ -281,8 +283,10 @@ def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any(isinstance(d, ast.Name) and d.id == "property" for d in node.decorator_list)
 
 
-def write_method(output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """Write one method that forwards."""
+def write_method(
+    output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef, *, quick: bool = False
+) -> str:
+    """Write one method that forwards, a ``quick`` one by the bridge's method of its name."""
     assert node.returns is not None
     declared, passed = signature(output, node.args)
     returns = output.expression(node.returns)
@@ -315,6 +319,8 @@ def write_method(output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef) -
         helper = GIVE_BACK[node.name]
         output.helpers.add(helper)
         body = f"return {wait}self._bridge.take({helper}(self._core), {call})"
+    elif quick:
+        body = f"return {wait}self._bridge.{name}({', '.join(['self._core', *passed])})"
     elif isinstance(node, ast.AsyncFunctionDef):
         body = f"return {wait}self._bridge.call({call})"
     else:
@@ -389,7 +395,8 @@ def write_class(output: Output, node: ast.ClassDef) -> None:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and (
             not statement.name.startswith("_") or statement.name in ITERATION
         ):
-            members.append(write_method(output, statement))
+            quick = (node.name, statement.name) in QUICK
+            members.append(write_method(output, statement, quick=quick))
     output.body.append("\n".join(lines) + "\n\n" + "\n\n".join(map(indent, members)))
 
 

@@ -27,7 +27,7 @@ from .opening._unopened import opener
 from .opening._url import connect
 from .producer._batches import prepare_batch, prepare_batches
 from .producer._opening import full_names, opened
-from .producer._outgoing import Outgoing, prepare
+from .producer._outgoing import Outgoing, prepare, seconds_within
 from .producer._recall import recall
 from .producer._request_reply import REPLY_S_MAX, Replies, as_request
 from .producer._selectors import Target, target_of
@@ -52,6 +52,7 @@ class Producer:
         self._tracer = tracer
         hooks = options.hooks if tracer is None else (*options.hooks, tracer.send_hook)
         self._sender = Sender(client, group, options, hooks)
+        self._first_attempt = self._sender.firsts.prepare  # of a ``send``, for any thread
         self._replies = Replies(client)
         self._closed = False
         client.add_producer(group)
@@ -84,7 +85,7 @@ class Producer:
         target = None
         if queue is not None or queue_key is not None:
             target = target_of(queue, queue_key, message)
-        return await self._sender.send(outgoing, target, self._within(timeout_s))
+        return await self._sender.send(outgoing, target, seconds_within(timeout_s, self._options))
 
     async def send_batch(
         self,
@@ -104,7 +105,7 @@ class Producer:
         messages = self._outbound(messages)
         outgoing = prepare_batch(messages, options, client.unique_keys, client.clock_ms())
         target = target_of(queue, queue_key, messages[0])
-        return await self._sender.send(outgoing, target, self._within(timeout_s))
+        return await self._sender.send(outgoing, target, seconds_within(timeout_s, self._options))
 
     async def send_batches(
         self,
@@ -122,7 +123,8 @@ class Producer:
         other, within ``timeout_s`` seconds each. Nothing is sent if one of the messages cannot
         be. An error in between has a note that says how many messages were stored before it.
         """
-        client, options, within_s = self._client, self._options, self._within(timeout_s)
+        client, options = self._client, self._options
+        within_s = seconds_within(timeout_s, options)
         messages = self._outbound(messages)
         batches = prepare_batches(
             messages,
@@ -197,7 +199,7 @@ class Producer:
         """Store a half message, which becomes a message when its transaction is committed."""
         outgoing = self._prepared(message)
         outgoing.make_half(self.group)
-        deadline_s = trio.current_time() + self._within(timeout_s)
+        deadline_s = trio.current_time() + seconds_within(timeout_s, self._options)
         with trio.move_on_at(deadline_s):
             await self._introduce(message.topic)
         return await self._sender.send(outgoing, None, max(0.0, deadline_s - trio.current_time()))
@@ -212,12 +214,6 @@ class Producer:
         (message,) = self._outbound((message,))
         client = self._client
         return prepare(message, self._options, client.unique_keys, client.clock_ms())
-
-    def _within(self, timeout_s: float | None) -> float:
-        if timeout_s is None:
-            return self._options.send_timeout_s
-        check_seconds("timeout_s", timeout_s, zero=True)
-        return timeout_s
 
     async def _introduce(self, topic: str) -> None:
         """Make this producer known to the brokers of ``topic`` before it needs them to know it."""
@@ -300,6 +296,7 @@ class Producer:
 
     def _close(self) -> None:
         self._closed = True
+        self._sender.firsts.close()
 
 
 @opener

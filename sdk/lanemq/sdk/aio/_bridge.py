@@ -14,11 +14,16 @@ from typing import Any, NoReturn, ParamSpec, TypeVar, final
 import trio
 
 from .._errors import ClientClosed, NotOpened, WrongUse
+from .._messages import Message, SendResult
 from .._options import LitePullOptions, ProducerOptions, PushOptions
+from .._producer import Producer
 from ..faces._executor import forward_hooks, in_caller
 from ..faces._portal import Portal, PortalEnded, find_portal
 from ..faces._portal_calls import Call, Host, return_value
+from ..faces._quick_send import QuickSend
+from ..producer._selectors import Target
 from ._loop import Loop, running_loop
+from ._send_waiter import SendWaiter
 from ._waiter import Waiter
 
 P = ParamSpec("P")
@@ -58,6 +63,42 @@ class Bridge:
         """Await ``function(...)`` in the core; raise what it raises."""
         return await self._call(partial(function, *args, **kwargs), None)
 
+    async def send(
+        self,
+        core: Producer,
+        message: Message,
+        *,
+        queue: Target | None,
+        queue_key: str | int | None,
+        timeout_s: float | None,
+    ) -> SendResult:
+        """Do ``call`` of ``core.send``, without a task of the core where none is needed."""
+        self._check()
+        portal = self.portal
+        loop = running_loop()  # raises where there is none, before anything has begun
+        attempt = None
+        if not portal.is_elsewhere:
+            attempt = core._first_attempt(
+                message, queue=queue, queue_key=queue_key, timeout_s=timeout_s
+            )
+        if attempt is not None:
+            waiter = SendWaiter(portal, loop)
+            send = QuickSend(portal, attempt, waiter)
+            try:
+                if is_sent := send.submit():
+                    await waiter.wait()
+            except ClientClosed:
+                raise
+            except BaseException:
+                with suppress(ClientClosed):
+                    await self._cancel(send.cancel, waiter)
+                raise
+            if is_sent:
+                return waiter.result()
+        return await self.call(
+            core.send, message, queue=queue, queue_key=queue_key, timeout_s=timeout_s
+        )
+
     async def take(
         self,
         give_back: Callable[[T], object],
@@ -82,14 +123,17 @@ class Bridge:
             await waiter.wait()
         except BaseException:
             with suppress(ClientClosed):
-                portal.post(call.cancel)
-                await waiter.wait_idly()
+                await self._cancel(call.cancel, waiter)
                 if give_back is not None and waiter.has_value:
                     returned: Waiter[None] = Waiter()
                     portal.post(partial(return_value, give_back, waiter.result(), returned))
                     await returned.wait_idly()  # attributes, read without a call, tell of it
             raise
         return waiter.result()
+
+    async def _cancel(self, cancel: Callable[[], object], waiter: Waiter[Any] | SendWaiter) -> None:
+        self.portal.post(cancel)
+        await waiter.wait_idly()
 
     def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a plain function of the core, which returns at once, in its thread.

@@ -13,6 +13,7 @@ from typing import Any, final
 from weakref import WeakKeyDictionary, ref
 
 from .._errors import ClientClosed, WrongUse
+from ..faces._portal import Portal
 from ..faces._portal_calls import Callback
 
 # What a task that was cancelled gets to end, while the core waits with what it was doing.
@@ -41,14 +42,29 @@ class Loop:
         self._inbox.append(job)
         if not self._drain_due:
             self._drain_due = True  # one wake-up brings everything that gathers meanwhile
-            loop = self._loop()
-            try:
-                if loop is None:
-                    raise RuntimeError("it was given up")
-                loop.call_soon_threadsafe(self._drain)
-            except RuntimeError as error:
-                self._drain_due = False
-                raise ClientClosed("client's event loop") from error
+            self._rouse()
+
+    def post_after_turn(self, portal: Portal, job: Callable[[], object]) -> None:
+        """Have ``job`` called on the loop, if it is still there, once the core has nothing left to
+        do; in the core's thread."""
+        self._inbox.append(job)
+        if not self._drain_due:
+            self._drain_due = True
+            portal.after_turn(self._rouse_quietly)
+
+    def _rouse(self) -> None:
+        loop = self._loop()
+        try:
+            if loop is None:
+                raise RuntimeError("it was given up")
+            loop.call_soon_threadsafe(self._drain)
+        except RuntimeError as error:
+            self._drain_due = False
+            raise ClientClosed("client's event loop") from error
+
+    def _rouse_quietly(self) -> None:
+        with suppress(ClientClosed):  # nobody is left on that loop
+            self._rouse()
 
     def _drain(self) -> None:
         self._drain_due = False

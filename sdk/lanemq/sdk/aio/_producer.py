@@ -137,8 +137,8 @@ class Producer:
         ``RefusedByBroker``, ``BrokerUnreachable`` and ``RequestTimedOut``. After the last two,
         and after a cancellation, the message may or may not have been stored.
         """
-        return await self._bridge.call(
-            self._core.send, message, queue=queue, queue_key=queue_key, timeout_s=timeout_s
+        return await self._bridge.send(
+            self._core, message, queue=queue, queue_key=queue_key, timeout_s=timeout_s
         )
 
     async def send_batch(

@@ -13,10 +13,14 @@ from typing import Any, NoReturn, ParamSpec, TypeVar, final
 import trio
 
 from .._errors import ClientClosed, NotOpened, WrongUse
+from .._messages import Message, SendResult
 from .._options import LitePullOptions, ProducerOptions, PushOptions
+from .._producer import Producer
 from ..faces._executor import forward_hooks, in_caller, watches
 from ..faces._portal import Portal, PortalEnded, find_portal
 from ..faces._portal_calls import Call, Host, return_value
+from ..faces._quick_send import QuickSend
+from ..producer._selectors import Target
 from ._callables import check_plain
 from ._threads import Threads
 from ._waiter import Waiter
@@ -60,6 +64,41 @@ class Bridge:
         """Await ``function(...)`` in the core; raise what it raises."""
         return self._call(partial(function, *args, **kwargs), None)
 
+    def send(
+        self,
+        core: Producer,
+        message: Message,
+        *,
+        queue: Target | None,
+        queue_key: str | int | None,
+        timeout_s: float | None,
+    ) -> SendResult:
+        """Do ``call`` of ``core.send``, without a task of the core where none is needed."""
+        self._check()
+        portal = self.portal
+        if portal.is_this_thread:
+            raise WrongUse(INSIDE)
+        attempt = None
+        if not portal.is_elsewhere:
+            attempt = core._first_attempt(
+                message, queue=queue, queue_key=queue_key, timeout_s=timeout_s
+            )
+        if attempt is not None:
+            waiter: Waiter[SendResult] = Waiter()
+            send = QuickSend(portal, attempt, waiter)
+            try:
+                if is_sent := send.submit():
+                    waiter.wait()
+            except ClientClosed:
+                raise
+            except BaseException:
+                with suppress(ClientClosed):
+                    self._cancel(send.cancel, waiter)
+                raise
+            if is_sent:
+                return waiter.result()
+        return self.call(core.send, message, queue=queue, queue_key=queue_key, timeout_s=timeout_s)
+
     def take(
         self,
         give_back: Callable[[T], object],
@@ -87,14 +126,17 @@ class Bridge:
             raise
         except BaseException:
             with suppress(ClientClosed):
-                portal.post(call.cancel)
-                waiter.wait_idly()
+                self._cancel(call.cancel, waiter)
                 if give_back is not None and waiter.has_value:
                     returned: Waiter[None] = Waiter()
                     portal.post(partial(return_value, give_back, waiter.result(), returned))
                     returned.wait_idly()  # attributes, read without a call, tell of it
             raise
         return waiter.result()
+
+    def _cancel(self, cancel: Callable[[], object], waiter: Waiter[Any]) -> None:
+        self.portal.post(cancel)
+        waiter.wait_idly()
 
     def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a plain function of the core, which returns at once, in its thread."""

@@ -182,6 +182,7 @@ class Portal:
             self.over = True
             self._started.set()
             self._drain()
+            self._turn.before_io_wait(0)
             for callback in self._at_end:
                 callback()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, Generic, Protocol, TypeVar, final
 
 import trio
@@ -64,13 +64,17 @@ class Call(Generic[T]):
     """A coroutine function of the core at work for a caller outside of it."""
 
     def __init__(
-        self, portal: Portal, function: Callable[[], Awaitable[T]], caller: Caller[T]
+        self,
+        portal: Portal,
+        function: Callable[[], Awaitable[T]],
+        caller: Caller[T],
+        context: Context | None = None,
     ) -> None:
         self._portal = portal
         self._function = function
         self._caller = caller
         self._scope = trio.CancelScope()
-        self._context = copy_context()  # a span that is open there is open here
+        self._context = context or copy_context()  # a span that is open there is open here
         self._begun = False
 
     def start(self) -> None:

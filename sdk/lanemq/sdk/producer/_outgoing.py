@@ -26,7 +26,7 @@ from .._validate import (
     check_send_topic,
     check_size,
 )
-from .._values import INT64_MAX, utf8_bytes
+from .._values import INT64_MAX, check_seconds, utf8_bytes
 from ..observe._send_hooks import SendAttempt, SendKind
 
 # The kind is what the Java client since 4.9.4 sets; older consumers look at the first bit only.
@@ -69,7 +69,13 @@ class Outgoing(msgspec.Struct, gc=False):
     """OpenTelemetry's, begun already; None without telemetry."""
 
     def frame(
-        self, group: str, queue: MessageQueue, options: ProducerOptions, now_ms: int, flag: int
+        self,
+        group: str,
+        queue: MessageQueue,
+        options: ProducerOptions,
+        now_ms: int,
+        flag: int,
+        opaque: int = 0,
     ) -> Frame:
         """Return the request for ``queue``. Field names are letters: see spec of request code
         310."""
@@ -90,7 +96,7 @@ class Outgoing(msgspec.Struct, gc=False):
         }
         if self.max_reconsume_times is not None:
             fields["l"] = str(self.max_reconsume_times)
-        return Frame(self.code, 0, flag, fields, self.body)
+        return Frame(self.code, opaque, flag, fields, self.body)
 
     def compress_for(self, version: int, options: ProducerOptions) -> None:
         """Compress the body in the way that a broker of ``version`` knows."""
@@ -225,12 +231,22 @@ def prepare(message: Message, options: ProducerOptions, keys: UniqueKeys, now_ms
         code,
         sys_flag,
         message.flag,
-        source=message,
-        is_timed=is_timed,
-        plain=plain,
-        asks_version=plain is not None or (is_timed and not options.timers_at_any_broker),
-        span=span,
+        0,
+        None,
+        message,
+        is_timed,
+        plain,
+        plain is not None or (is_timed and not options.timers_at_any_broker),
+        span,
     )
+
+
+def seconds_within(timeout_s: float | None, options: ProducerOptions) -> float:
+    """Return the seconds that a send may take. Raises ``WrongValue``."""
+    if timeout_s is None:
+        return options.send_timeout_s
+    check_seconds("timeout_s", timeout_s, zero=True)
+    return timeout_s
 
 
 def _compress(body: bytes, kind: Compression, level: int) -> tuple[bytes, int]:

@@ -35,6 +35,7 @@ from ..net._client import Client
 from ..net._latency_faults import LatencyFaults
 from ..net._route_table import TopicRoute
 from ..observe._send_hooks import SendAttempt, SendHook, call_after, call_before
+from ._first_attempt import FirstAttempt, FirstAttempts, share_of
 from ._outgoing import Outgoing
 from ._selectors import Select
 from ._send_targets import SendTargets, broker_of
@@ -42,8 +43,6 @@ from ._sent import STATUSES, read_sent
 
 PAUSE_MAX_S: Final = 1.0
 """Longest pause before an attempt at a broker that has failed already."""
-HANGING_SHARE: Final = 0.5
-"""Share of the time left that a broker may take while there are others to try."""
 # A broker that was asked at a segment which is closed refuses, and may say where to go.
 STATUSES_OR_REFUSAL: Final = frozenset({*STATUSES, NO_PERMISSION})
 
@@ -68,6 +67,10 @@ class Sender:
             LatencyFaults(options.slow_broker_pauses) if options.avoid_slow_brokers else None
         )
         self._targets = SendTargets(client, options.client.namespace, self._faults)
+        self.firsts = FirstAttempts(
+            client, group, options, self._targets, self._resume, is_watched=bool(hooks)
+        )
+        """Makes first attempts in other threads."""
         self.route = self._targets.route
         """Returns the route to send by, its queues as applications know them. Raises as
         ``Routes.find_for_send``."""
@@ -90,12 +93,19 @@ class Sender:
 
         return sending(outgoing.span, outgoing.topic, outgoing.message_id, self._group)
 
+    async def _resume(self, attempt: FirstAttempt) -> SendResult:
+        return await self._send(attempt.outgoing, attempt.target, attempt.timeout_s, attempt)
+
     async def _send(
-        self, outgoing: Outgoing, queue: MessageQueue | Select | None, timeout_s: float
+        self,
+        outgoing: Outgoing,
+        queue: MessageQueue | Select | None,
+        timeout_s: float,
+        first: FirstAttempt | None = None,
     ) -> SendResult:
-        started_s = trio.current_time()
         options = self._options
-        route = self._targets.known(outgoing.topic)
+        started_s = trio.current_time() if first is None else first.started_s
+        route = self._targets.known(outgoing.topic) if first is None else first.route
         if route is None or not route.publish_queues:
             route = await self._look_up(outgoing.topic, timeout_s)
         if queue is not None and not isinstance(queue, MessageQueue):
@@ -104,18 +114,22 @@ class Sender:
         failed: list[str] = []
         is_down = False
         while True:
-            target = queue or self._targets.choose(route, failed[-1] if failed else None)
+            target = queue if first is None else first.queue
+            if target is None:
+                target = self._targets.choose(route, failed[-1] if failed else None)
             left_s = started_s + timeout_s - trio.current_time()  # a look-up took its part
             broker_name = broker_of(route, target)
             if is_down and broker_name in failed:  # there is no other: let this one come back
                 pause_s = min(left_s / (1 + attempts - len(failed)), PAUSE_MAX_S)
                 await trio.sleep(pause_s)
                 left_s -= pause_s
-            is_last = len(failed) + 1 >= attempts
-            if not is_last and len(route.brokers) > 1:  # one that hangs must not use all the time
-                left_s *= HANGING_SHARE
+            left_s = share_of(left_s, route, is_last=len(failed) + 1 >= attempts)
             try:
-                result = await self._attempt(outgoing, route, target, left_s)
+                if (made := first) is None:
+                    result = await self._attempt(outgoing, route, target, left_s)
+                else:
+                    first = None
+                    result = made.result()
                 if (
                     result.status is SendStatus.OK
                     or not options.retry_when_not_stored
