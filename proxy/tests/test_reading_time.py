@@ -22,6 +22,7 @@ from lanemq.proxy.acl.users._resources import Resource, topic_need
 from lanemq.proxy.broker.handlers._client_management import GROUPS_MAX, SUBSCRIPTIONS_MAX
 from lanemq.proxy.broker.handlers.sends._send_special import BATCH_MESSAGES_MAX
 from lanemq.proxy.broker.settings._config import BrokerConfig
+from lanemq.proxy.gateway.rewrites import with_producer_group
 from lanemq.proxy.nameserver._requests import wanted_indices
 from lanemq.proxy.net._dispatch import (
     BODY_BYTES_MAX,
@@ -124,6 +125,12 @@ READERS: Final = [
     TextReader("deleteWhen", repeated("deleteWhen=0", ";0"), changed_by, TEXT_BODY_BYTES_MAX),
     TextReader("a name list", repeated("deleteWhen=0", ";x"), changed_by, TEXT_BODY_BYTES_MAX),
     TextReader("delay levels", repeated("1s", " 1s"), parse_delay_levels, TEXT_BODY_BYTES_MAX),
+    TextReader(
+        "a heartbeat at a proxy",
+        repeated('{"x":[', "1e308,", "1]}"),
+        lambda text: with_producer_group(text.encode(), "g"),
+        BODY_BYTES_MAX // 4,
+    ),
     TextReader("indices", repeated("[1", ",1", "]"), indices_of, MAX_HEADER_BYTES // 8),
     TextReader("no indices", repeated("[", " "), indices_of, MAX_HEADER_BYTES),
     TextReader(

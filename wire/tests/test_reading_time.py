@@ -4,12 +4,19 @@ A new reader is one line of ``READERS``.
 """
 
 import struct
+from collections.abc import Iterator
 from typing import Final
 
 import pytest
 
-from lanemq.testkit.reading_time import TextReader, check_reader, repeated
-from lanemq.wire import fastjson, read_number
+from lanemq.testkit.reading_time import (
+    HEARTBEAT_S,
+    TextReader,
+    check_bound,
+    check_reader,
+    repeated,
+)
+from lanemq.wire import RemoteProtocolError, fastjson, read_number
 from lanemq.wire.bodies import SubscriptionData, parse_tag_expression
 from lanemq.wire.frame import MAX_FIELDS, MAX_HEADER_BYTES, decode_frame
 from lanemq.wire.kv import STEPS_MAX, Action, Step, decode_steps, encode_steps
@@ -135,7 +142,65 @@ def names_of(text: bytes) -> None:
     remove_property(text, b"ab")
 
 
+NUMBERS: Final = {
+    "ordinary": "1.5",
+    "a great exponent": "1e308",
+    "a great exponent with a sign": "1.5E+300",
+    "a small exponent": "1e-308",
+    "the smallest exponent": "5e-324",
+    "an exponent of two digits": "1e23",
+    "an exponent with zeros": "1e0000308",
+    "an exponent out of range": "1e400",
+    "no double": "1e-400",
+    "a double of 17 digits": "0.016666666666666666",
+    "an integer of 19 digits": "1234567890123456789",
+    "an integer of 20 digits": "12345678901234567890",
+    "an integer of 40 digits": "3" * 40,
+    "an integer of 300 digits": "3" * 300,
+    "an integer of 400 digits": "3" * 400,
+    "an integer of 4,200 digits": "3" * 4200,
+    "40 digits and a fraction": "3" * 40 + ".0",
+    "300 digits and a fraction": "3" * 300 + ".5",
+    "the greatest double, written out": "17976931348623157" + "0" * 292 + ".0",
+    "half way between doubles": "9007199254740993.0",
+    "nearly half way between doubles": "9007199254740993." + "0" * 30 + "1",
+    "a fraction of 100 digits": "1." + "3" * 100,
+    "a fraction of 800 digits": "1." + "3" * 800,
+    "a long fraction with an exponent": "1." + "3" * 100 + "e-300",
+    "a longer fraction with an exponent": "1." + "3" * 700 + "e-300",
+    "zeros and an exponent": "1" + "0" * 250 + "e50",
+    "leading zeros": "0." + "0" * 300 + "1",
+    "leading zeros and an exponent": "0." + "0" * 300 + "1e-10",
+    "zeros before the number": "0001",
+    "zero with an exponent": "0e0",
+}
+
+
+def numbers(name: str, number: str) -> Iterator[TextReader]:
+    """Readers of headers that are full of a number."""
+    unit = number + ","
+    yield TextReader(
+        f"ext fields: {name}",
+        lambda length: json_frame(
+            ",".join(f'"{one}":{number}' for one in range(min(length // len(unit), MAX_FIELDS)))
+        ),
+        decode_frame,
+        MAX_HEADER_BYTES,
+    )
+    yield TextReader(
+        f"a member that nobody reads: {name}",
+        lambda length: unread_member(repeated("[", unit, "1]")(length - 100)),
+        decode_frame,
+        MAX_HEADER_BYTES,
+    )
+
+
+def unread_member(value: str) -> bytes:
+    return frame_of(f'{{"code":10,"opaque":1,"extFields":{{}},"x":{value}}}'.encode(), 0)
+
+
 READERS: Final = [
+    *(reader for name, number in NUMBERS.items() for reader in numbers(name, number)),
     sql("conditions", "a=1", " OR a=1"),
     sql("unfinished comments", "a=----------1", " OR a=----------1"),
     sql("minus signs", "", "-"),
@@ -244,6 +309,31 @@ READERS: Final = [
 @pytest.mark.parametrize("reader", READERS, ids=[reader.name for reader in READERS])
 def test_the_time_of_a_reader_is_linear_and_bounded(reader: TextReader) -> None:
     check_reader(reader)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("times", [1, 8])
+def test_the_time_of_a_body_of_numbers_is_that_of_a_heartbeat(name: str, times: int) -> None:
+    make = repeated("[", NUMBERS[name] + ",", "1]")
+    check_bound(TextReader(name, make, fastjson.loads, times * BODY_BYTES), times * HEARTBEAT_S)
+
+
+@pytest.mark.parametrize("number", ["1e308", "1." + "3" * 700 + "e-300"])
+def test_a_number_that_is_hard_to_read_does_not_hide(number: str) -> None:
+    for head in ("[", '{"a":"\\\\\\"","x":[', "{0:[", '["$ref",'):
+        text = repeated(head, number + ",", "1]")(64 << 10)
+        with pytest.raises(RemoteProtocolError, match="exponents"):
+            fastjson.loads(text)
+        with pytest.raises(RemoteProtocolError, match="exponents"):
+            fastjson.is_quick(text.encode())
+
+
+def test_texts_that_look_like_numbers_are_read() -> None:
+    ids = [f"{number:032X},1e308" for number in range(10_000)]
+    assert fastjson.loads(fastjson.dumps(ids)) == ids
+    rates = [number / 9000 for number in range(8000)]
+    texts = [f"{rate:.17f}" for rate in rates]
+    assert fastjson.loads("[" + ",".join(texts) + "]") == [float(text) for text in texts]
 
 
 @pytest.mark.parametrize("condition", SQL_CONDITIONS)

@@ -1,5 +1,6 @@
 """JSON in fastjson's dialect: ``loads`` and ``dumps``, and parts of what ``dumps`` writes."""
 
+from ._bounds import check_numbers
 from ._reader import MAX_DEPTH, is_quick, loads, most_values
 from ._writer import (
     Written,
@@ -16,6 +17,7 @@ __all__ = [
     "Written",
     "WrittenObject",
     "WrittenParts",
+    "check_numbers",
     "dump_member",
     "dump_named",
     "dump_parts",

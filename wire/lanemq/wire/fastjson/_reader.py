@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from .._errors import RemoteProtocolError
+from ._bounds import check_numbers
 from ._references import RefKey, resolve
 
 MAX_DEPTH: Final = 100
@@ -43,14 +44,16 @@ def loads(
     object; a string key is itself. References are resolved to the one object they name; none
     makes a value that contains itself. Raises ``RemoteProtocolError``, naming the place, for
     anything that is not JSON in this wide sense, for text that is longer than ``max_bytes`` or
-    nests deeper than ``max_depth`` levels, and for references that stand for more than the text's
-    own length and a 64th of ``max_bytes``.
+    nests deeper than ``max_depth`` levels, for more numbers with exponents, or long ones, than
+    ``check_numbers`` lets pass, and for references that stand for more than the text's own length
+    and a 64th of ``max_bytes``.
     """
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogatepass")
     if len(data) > max_bytes:
         raise RemoteProtocolError(f"JSON of {len(data)} bytes, at most {max_bytes} are read")
     raw = bytes(data)
+    check_numbers(raw)
     has_refs = b"$ref" in raw
     if not has_refs:
         try:
@@ -86,8 +89,10 @@ def is_quick(data: bytes | bytearray | memoryview) -> bool:
     """Return True if ``loads`` reads ``data`` in one go, as strict JSON.
 
     The rest costs it about a microsecond a byte, whether it is JSON in the wide sense or none.
+    Raises ``RemoteProtocolError`` for numbers as ``check_numbers``.
     """
     raw = bytes(data)
+    check_numbers(raw)
     if b"$ref" in raw:
         return False
     try:

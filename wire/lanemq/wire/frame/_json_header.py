@@ -12,6 +12,7 @@ import msgspec
 
 from .._codes import LanguageCode
 from .._errors import LocalProtocolError, RemoteProtocolError
+from ..fastjson import check_numbers
 from ._command import MAX_FIELDS, Frame, SerializeType
 
 INT32_MIN: Final = -(1 << 31)
@@ -42,6 +43,12 @@ class JsonHeader(
 _LONG_BYTES: Final = 256 << 10
 _LONG_NAMES_MAX: Final = 1 << 14
 """A header of more bytes is read only if it has no more names; so long takes reading the names."""
+
+_WIDE_BYTES: Final = 256 << 10
+"""A header that the strict decoder refuses is read up to this length: no request has a longer one,
+and long answers come from servers that write strict headers."""
+_UNREAD_BYTES: Final = 32 << 10
+"""Bytes of all members of a header that nobody knows; no client has more than one short one."""
 
 _NAMES: Final = frozenset(field.encode_name for field in msgspec.structs.fields(JsonHeader))
 _DECODER = msgspec.json.Decoder(JsonHeader)
@@ -106,14 +113,18 @@ def decode_json_header(header: bytes, body: bytes) -> Frame:
 
 
 def _decode_widely(header: bytes, body: bytes) -> Frame:
+    # The strict decoder stops at the first number that is none of the 32-bit members; here all are
+    # read, those of members that nobody knows, too.
+    if len(header) > _WIDE_BYTES:
+        raise RemoteProtocolError(
+            f"JSON header: {len(header)} bytes that are not as clients write them, "
+            f"at most {_WIDE_BYTES} of that are read"
+        )
+    check_numbers(header)
     try:
         members = _MEMBERS_DECODER.decode(header)
         _check_number(members)
-        extra = {
-            name: _ANY_DECODER.decode(value)
-            for name, value in members.items()
-            if name not in _NAMES or name == "serializeTypeCurrentRPC"
-        }
+        extra = _extra(members)
         remark, language = _text(members.get("remark")), _text(members.get("language"))
         fields = _fields(members.get("extFields"))
     except UnicodeDecodeError as error:
@@ -133,6 +144,21 @@ def _decode_widely(header: bytes, body: bytes) -> Frame:
         version=_int32(members, "version"),
         extra=extra,
     )
+
+
+def _extra(members: dict[str, msgspec.Raw]) -> dict[str, object]:
+    """Read the members that nobody knows."""
+    unread = {
+        name: value
+        for name, value in members.items()
+        if name not in _NAMES or name == "serializeTypeCurrentRPC"
+    }
+    size_bytes = sum(len(bytes(value)) for value in unread.values())
+    if size_bytes > _UNREAD_BYTES:
+        raise RemoteProtocolError(
+            f"JSON header: {size_bytes} bytes of unknown members, at most {_UNREAD_BYTES} are read"
+        )
+    return {name: _ANY_DECODER.decode(value) for name, value in unread.items()}
 
 
 def _fields(member: msgspec.Raw | None) -> dict[str, str]:
