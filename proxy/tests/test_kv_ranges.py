@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import trio
 
+from lanemq.sdk import ClientClosed
 from lanemq.sdk.aio.kv import open_kv_store as open_asyncio
 from lanemq.sdk.blocking.kv import open_kv_store as open_blocking
 from lanemq.sdk.kv import (
@@ -66,6 +67,14 @@ async def test_ranges_forward_and_back_counted_and_of_then(partitions: int) -> N
         await s.compact((await s.range(limit=1)).positions)
         with pytest.raises(KvCompacted, match="the history begins at revision"):
             await s.range(revision=then)
+        with pytest.raises(KvCompacted, match="forgotten already"):
+            await s.compact(then)
+        now = (await s.range(limit=1)).positions
+        with pytest.raises(KvRejected, match="no such revision yet"):
+            await s.compact([one + 1000 for one in now])
+        assert await s.count(revision=now) == 10
+        with pytest.raises(KvRejected, match="limit"):
+            await s.range(limit=1001)
         assert await s.count() == 10
 
 
@@ -171,3 +180,26 @@ def test_the_other_faces_have_them() -> None:
                 await store.compact(revision)
 
         asyncio.run(main())
+
+
+async def test_who_waits_for_a_lock_of_a_store_that_closes_is_told_so() -> None:
+    heard: list[BaseException] = []
+
+    async def wait(store: KeyValueStore) -> None:
+        try:
+            async with store.lock(b"l"):
+                pass
+        except Exception as error:
+            heard.append(error)
+
+    async with open_test_server() as server, trio.open_nursery() as nursery:
+        names = server.name_servers
+        async with (
+            open_kv_store(name_servers=names) as other,
+            other.lock(b"l"),
+            open_kv_store(name_servers=names) as store,
+        ):
+            nursery.start_soon(wait, store)
+            while not (await other.prefix(b"l/waiting/")).entries:
+                pass
+    assert [type(one) for one in heard] == [ClientClosed]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.kv import _history, _past, _ranges
 from lanemq.storage.kv._log import operation_properties, operation_record
-from lanemq.storage.kv._outcomes import LogRecord
+from lanemq.storage.kv._outcomes import LogRecord, Outcome, Status
 from lanemq.storage.kv._past import Compacted
 from lanemq.storage.kv._ranges import RangeRead, Span
 from lanemq.storage.kv._reads import WatchedKeys, read_changes, read_page
@@ -70,7 +70,7 @@ class Log:
     def place(self, position: int) -> int | None:
         return None
 
-    def do(self, op_type: str, body: bytes) -> None:
+    def do(self, op_type: str, body: bytes) -> Outcome:
         identity = "" if self.records else "one"
         record = operation_record(
             len(self.records),
@@ -79,10 +79,11 @@ class Log:
             operation_properties(op_type, identity=identity),
         )
         self.records.append(record)
-        self.state.apply(record)
+        outcome = self.state.apply(record)
         self.state.write()
         page = read_page(self.state, b"", cursor=None, limit=1000)
         self.at.append(page.entries)
+        return outcome
 
     def put(self, key: bytes, value: bytes, ttl_ms: int = 0) -> None:
         self.do(OpType.PUT, encode_steps([Step(key, Action.PUT, value, ttl_ms)]))
@@ -252,13 +253,24 @@ def test_a_compaction_forgets_what_was_before_and_nothing_else(
         assert all(int.from_bytes(key[1:9], "big") >= meta.changes_from for key, _ in left)
 
 
-def test_a_compaction_of_the_future_forgets_no_more_than_there_is() -> None:
+@pytest.mark.parametrize("revision", [2, 3, 1 << 40])
+def test_a_compaction_of_the_future_forgets_nothing(revision: int) -> None:
     with new_log(open_memory) as log:
         log.put(b"a", b"1")
-        log.do(OpType.COMPACT, encode_compact(1 << 40))
+        assert log.do(OpType.COMPACT, encode_compact(revision)).status is Status.AHEAD
         log.put(b"a", b"2")
+        assert log.state.meta.changes_from == 0
+        assert whole(log, Span(b"", None), 1)[0].value == b"1"
+
+
+def test_a_compaction_to_what_is_forgotten_already_says_so() -> None:
+    with new_log(open_memory) as log:
+        log.put(b"a", b"1")
+        log.put(b"a", b"2")
+        assert log.do(OpType.COMPACT, encode_compact(2)).status is Status.APPLIED
+        assert log.do(OpType.COMPACT, encode_compact(1)).status is Status.COMPACTED
+        assert log.do(OpType.COMPACT, encode_compact(2)).status is Status.APPLIED
         assert log.state.meta.changes_from == 2
-        assert whole(log, Span(b"", None), 2)[0].value == b"1"
 
 
 @ENGINES

@@ -361,7 +361,7 @@ KINDS: list[tuple[str, bytes]] = [
     (OpType.TXN, encode_txn(Txn([Compare.missing(b"k")], [GET, GET], [GET] * 3))),
     (OpType.TXN, encode_txn(Txn([Compare.exists(b"k")], [GET] * 4, [GET] * 2))),
     (OpType.LOAD, encode_load([])),
-    (OpType.COMPACT, encode_compact(1)),
+    (OpType.COMPACT, encode_compact(0)),
 ]
 
 

@@ -53,7 +53,11 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """True while it is held: it was kept alive in time, and nobody has revoked it."""
+        """True while it is held, as far as this process knows: it was kept alive in time.
+
+        False at the latest when its ttl is over, which is before anybody else has what is under
+        it. That somebody revoked it shows at the next renewal, after a third of the ttl.
+        """
         return not self._is_over and self._clock.current_time() < self._until_s
 
     async def wait_until_lost(self) -> None:

@@ -6,7 +6,7 @@ wakes one waiter, and they get the lock in the order they came.
 
 import math
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final, final
@@ -88,7 +88,12 @@ class Lock:
 
     @property
     def is_held(self) -> bool:
-        """True while it is held: its lease was kept alive in time, and nobody removed it."""
+        """True while it is held, as far as this process knows: its lease was kept alive in time.
+
+        False at the latest when the lease's ttl is over, which is before anybody else has it. That
+        somebody removed the key, or revoked the lease, shows up to a third of the ttl later:
+        ``check`` and ``fencing`` are for what may not be done without it.
+        """
         return not self._lost and self._lease.is_held
 
     async def _try(self, attempts: Attempts) -> bool:
@@ -200,7 +205,7 @@ class Lock:
         with trio.move_on_after(GIVE_UP_S, shield=True):
             if await self._release():
                 return
-        self._later.start_soon(self._release_later)
+        _later(self._later, self._release_later)
 
     async def _release(self) -> bool:
         """Remove what there is of it; returns False where it has to be tried again."""
@@ -258,7 +263,7 @@ async def hold_lock(
             raise
         except BaseException:
             if lock._unsettled:  # nobody waits for that longer than for the lock
-                nursery.start_soon(partial(lock._give_up, is_own=is_own))
+                _later(nursery, partial(lock._give_up, is_own=is_own))
             raise
         tasks.start_soon(lock._look)
         try:
@@ -269,6 +274,13 @@ async def hold_lock(
             await lock._give_up(is_own=is_own)
     if not was_held:
         raise LockLost(key)
+
+
+def _later(nursery: trio.Nursery, work: Callable[[], Awaitable[None]]) -> None:
+    """Have work done beside the store's calls; a store that has closed does none any more, and the
+    lease ends what is left."""
+    with suppress(RuntimeError):  # trio's word for a nursery that has ended
+        nursery.start_soon(work)
 
 
 async def _acquire(lock: Lock, wait_s: float, *, is_own: bool) -> None:

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 
 from lanemq.wire import LONG_MAX
 from lanemq.wire.headers import KvRange
-from lanemq.wire.kv import OpType, RangePage, after_key, encode_compact, encode_key
+from lanemq.wire.kv import (
+    PAGE_ENTRIES_MAX,
+    OpType,
+    RangePage,
+    after_key,
+    encode_compact,
+    encode_key,
+)
 
 from .._values import check_whole
 from ._numbers import check_bytes
@@ -45,7 +52,7 @@ class KeyRanges:
         partitions there is one for each. Raises ``KvCompacted`` for an earlier one, and as
         ``get``; ``KvNotSupported`` at a broker of an earlier version.
         """
-        check_whole("limit", limit, least=1, error=KvRejected)
+        check_whole("limit", limit, least=1, most=PAGE_ENTRIES_MAX, error=KvRejected)
         header, revisions = self._asked(begin, end, prefix, revision)
         if cursor is not None:
             check_bytes("a cursor", cursor)
@@ -76,7 +83,8 @@ class KeyRanges:
         """Forget the history before a revision: what watches and reads of the past begin at.
 
         Brokers keep the latest 100,000 changes of a partition, and fewer after this. Of several
-        partitions there is a revision for each. Raises as ``put``.
+        partitions there is a revision for each. Raises ``KvCompacted`` for one whose history is
+        forgotten already, ``KvRejected`` for one that is not there yet, and as ``put``.
         """
         calls, revisions = self._calls, _each("revision", revision)
 

@@ -2,6 +2,7 @@
 
 from typing import Final, final
 
+from ._outcomes import Status
 from .engines._engine import Batch
 from .engines._rows import CHANGE, Meta, after_prefix, change_key
 
@@ -29,12 +30,22 @@ class History:
         """Forget what a batch has done, or all changes."""
         self._pruned = b""
 
-    def compact(self, meta: Meta, revision: int) -> None:
-        """Forget the changes before a revision. Their rows go with this record and the next."""
+    def compact(self, meta: Meta, revision: int, position: int) -> Status:
+        """Forget the changes before a revision, by the record at ``position``. Their rows go with
+        this record and the next.
+
+        Returns why nothing was done, where the revision is ahead of the record, or before what is
+        forgotten: etcd refuses both.
+        """
+        if revision > position:
+            return Status.AHEAD
+        if revision < meta.changes_from:
+            return Status.COMPACTED
         if revision > meta.changes_from:
             if meta.stale_from < 0:
                 meta.stale_from = meta.changes_from
-            meta.changes_from = min(revision, meta.next)
+            meta.changes_from = revision
+        return Status.APPLIED
 
     def prune(self, meta: Meta) -> None:
         """Forget the oldest changes where they are too many."""

@@ -64,6 +64,10 @@ class Status(enum.Enum):
     """A write after which a lease would have too many keys. Nothing was done."""
     TOO_MANY_LEASES = enum.auto()
     """A grant beyond the share of its lessor, or of what a partition keeps. Nothing was done."""
+    COMPACTED = enum.auto()
+    """A compact to a revision whose history is forgotten already. Nothing was done."""
+    AHEAD = enum.auto()
+    """A compact to a revision that is not there yet. Nothing was done."""
 
 
 class Frozen(NamedTuple):

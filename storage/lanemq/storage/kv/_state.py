@@ -230,8 +230,10 @@ class State:
                 done = self._drop(decode_drop(record.body), record.position)
                 answer = WriteAnswer(done, record.position)
             elif record.op_type == OpType.COMPACT:
-                self._entries.history.compact(self.meta, decode_compact(record.body))
-                answer = WriteAnswer(True, record.position)
+                revision = decode_compact(record.body)
+                status = self._entries.history.compact(self.meta, revision, record.position)
+                answer = WriteAnswer(status is _APPLIED, record.position)
+                return Outcome(status, answer)
             elif record.op_type == OpType.TXN:
                 answer = do_txn(self._entries, decode_txn(record.body), record)
             elif record.op_type in OF_LEASES:

@@ -214,6 +214,12 @@ class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
     previous: Entry | None = None
     """The entry before the change, if it was asked for; None also if it is no longer known."""
 
+    @property
+    def revision(self) -> int:
+        """The number of records of the log up to this change's: a read at this revision has the
+        change, and a watch from this position on has what comes after it."""
+        return self.position if self.kind == ChangeKind.PROGRESS else self.position + 1
+
 
 @final
 class Changes(msgspec.Struct, frozen=True, array_like=True):

@@ -268,4 +268,4 @@ def _relation(text: str) -> Relation:
     try:
         return RELATIONS[text]
     except KeyError:
-        raise ValueError(f"there is no relation {text!r}; there are =, !=, < and >") from None
+        raise ValueError(f"there is no relation {text[:40]!r}; there are =, !=, < and >") from None

@@ -21,6 +21,13 @@ TOO_LARGE: Final = (
     "the entries that the transaction reads or replaces have more than 16 MiB together: nothing "
     "was done; divide it"
 )
+COMPACTED: Final = (
+    "the history before that revision is forgotten already, up to a later one: nothing was done"
+)
+AHEAD: Final = (
+    "the partition has no such revision yet, and all that is to come would be forgotten with its "
+    "history: nothing was done; a read's positions are the revisions of its moment"
+)
 TAKEN: Final = (
     "the client has given the sequence number to another operation before: nothing was done; give "
     "each operation a number of its own"
@@ -120,6 +127,10 @@ def result_of(name: str, outcome: Outcome) -> KvResult | Refused:
         code, remark = ResponseCode.INVALID_PARAMETER, TOO_MANY_KEYS
     elif outcome.status is Status.TOO_MANY_LEASES:
         code, remark = ResponseCode.INVALID_PARAMETER, TOO_MANY_LEASES
+    elif outcome.status is Status.COMPACTED:
+        code, remark = ResponseCode.KV_COMPACTED, COMPACTED
+    elif outcome.status is Status.AHEAD:
+        code, remark = ResponseCode.INVALID_PARAMETER, AHEAD
     elif outcome.status is Status.LOST:
         code, remark = ResponseCode.KV_STATE_LOST, LOST.format(parse_partition(name)[0])
     return Refused(code, remark)

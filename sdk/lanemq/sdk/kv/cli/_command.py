@@ -117,7 +117,8 @@ def _plain(value: object) -> object:
 
 def entry_value(entry: Entry) -> dict[str, object]:
     """Return an entry for ``Output.value``."""
-    return {name: getattr(entry, name) for name in entry.__struct_fields__}
+    fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
+    return {**fields, "revision": entry.revision}
 
 
 def change_value(change: Change, *, of_several: bool) -> dict[str, object]:
@@ -129,6 +130,7 @@ def change_value(change: Change, *, of_several: bool) -> dict[str, object]:
         "value": change.value,
         "version": change.version,
         "position": change.position,
+        "revision": change.revision,
         **partition,
     }
 
