@@ -1,15 +1,18 @@
 """Rules of accounts, judged as Apache 4.9's brokers judge, from their words to their gaps."""
 
+import itertools
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lanemq.proxy.acl import produces_as, reads_of, sends_to
 from lanemq.proxy.acl._accounts import DENY, PUB, SUB, Account, Accounts
 from lanemq.proxy.acl._addresses import WhiteList, parse_patterns
-from lanemq.proxy.acl._rules import refusal_of
+from lanemq.proxy.acl._rules import lacking_of, refusal_of
 from lanemq.proxy.acl._signature_check import SignatureCheck
 from lanemq.testkit.proxy.brokers import pull_header, send_header, signed
 from lanemq.wire import Refused, RequestCode, signature
@@ -251,6 +254,34 @@ def test_sends_to_a_retry_topic_need_its_group_and_the_one_that_is_named() -> No
         assert refusal == "No default permission for group:other"
     long_header = ask(10, send_header("%RETRY%other").to_fields(), b"body")
     assert judge(reader, long_header) == "No default permission for group:other"
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_whatever_is_called_after_a_group_is_the_groups(depth: int) -> None:
+    """A right to all other topics and groups is none to it, and a denial is one of all of it."""
+    others = PUB | SUB
+    member = account(group_g=SUB)
+    stranger = account(topic_default=others, group_default=others, group_g=DENY)
+    for prefixes in itertools.product(("%RETRY%", "%DLQ%"), repeat=depth):
+        name = "".join(prefixes) + "g"
+        frames = {
+            "a send": send(name, producer_group="g"),
+            "a group": ask(35, {"consumerGroup": name}),
+            "a group that sends back": ask(36, {"group": name}),
+            "its progress": ask(14, {"consumerGroup": name, "topic": name, "queueId": "0"}),
+            "the topic's settings": ask(351, {"topic": name}),
+        }
+        for what, frame in frames.items():
+            assert judge(member, frame) is None, (what, name)
+            refusal = judge(stranger, frame)
+            assert refusal == "No default permission for group:g", (what, name)
+        for touched in (sends_to(name), reads_of(name), produces_as(name)):
+            assert lacking_of(accounts(member), KEY, touched) is None, touched
+            assert lacking_of(accounts(stranger), KEY, touched) is not None, touched
+    denied = account(group_default=others, group_g=DENY)
+    named = replace(denied, permissions={**denied.permissions, "%DLQ%g": SUB})
+    assert judge(named, ask(351, {"topic": "%DLQ%g"})) is None, "a permission that names it"
+    assert judge(named, ask(351, {"topic": "%RETRY%%DLQ%g"})) is not None
 
 
 def test_replies_need_a_topic_for_replies_or_one_to_publish_to() -> None:

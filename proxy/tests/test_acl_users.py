@@ -1,5 +1,6 @@
 """Users and policies as 5.x has them: who is let in, what they may, and how tools change that."""
 
+import itertools
 import json
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -151,8 +152,19 @@ def test_names_that_nest_without_end_are_nobodys() -> None:
         assert decision(policies, group_need(prefix * 10_000 + "x", Action.PUB), "10.0.0.1") is None
 
 
+NESTED = [
+    "".join(prefixes) + "g"
+    for depth in (1, 2, 3)
+    for prefixes in itertools.product(("%RETRY%", "%DLQ%"), repeat=depth)
+]
+
+
 def test_a_retry_topic_is_its_group() -> None:
     assert topic_need("%RETRY%g", Action.SUB) == group_need("g", Action.SUB)
+    for name in NESTED:
+        assert group_need(name, Action.SUB) == group_need("g", Action.SUB)
+        need = topic_need(name, Action.SUB)
+        assert (need if name.startswith("%RETRY%") else need.owner) == group_need("g", Action.SUB)
     assert isinstance(group_need("g"), Need)
 
 

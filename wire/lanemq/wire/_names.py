@@ -112,6 +112,7 @@ WAITING_TOPICS: Final = frozenset(
 _OFFSETS_ONLY: Final = re.compile(
     f"{PROGRESS_PREFIX}|(?:{RETRY_PREFIX}|{DLQ_PREFIX})+(?:{STAGE_PREFIX}|{BROKER_STAGE_PREFIX})"
 )
+_OF_GROUPS: Final = re.compile(rf"\A(?:{RETRY_PREFIX}|{DLQ_PREFIX})+")
 INNER_PRODUCER_PREFIXES: Final = (SystemGroup.CLIENT_INNER_PRODUCER, "_INNER_TRACE_PRODUCER")
 """Begins of the names of producer groups that clients make for themselves: for what consumers send
 back, and for traces."""
@@ -135,6 +136,15 @@ def reply_topic(cluster: str) -> str:
 def group_of_retry_topic(topic: str) -> str | None:
     """Return the group whose retry topic this is, or None."""
     return topic[len(RETRY_PREFIX) :] if topic.startswith(RETRY_PREFIX) else None
+
+
+def group_behind(name: str) -> str:
+    """Return the group to which a retry or dead-letter topic belongs; any other name as it is.
+
+    A group that is itself called like one belongs to the group behind it, too, however deep:
+    ``g`` is behind ``%RETRY%g`` as behind ``%RETRY%%DLQ%g``.
+    """
+    return _OF_GROUPS.sub("", name) if name.startswith("%") else name
 
 
 def is_system_topic(topic: str) -> bool:

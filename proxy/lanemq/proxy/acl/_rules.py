@@ -13,6 +13,7 @@ from lanemq.wire import (
     DLQ_PREFIX,
     INNER_PRODUCER_PREFIXES,
     RETRY_PREFIX,
+    group_behind,
 )
 from lanemq.wire.frame import Frame
 from lanemq.wire.kv import KeySpan, all_keys, parse_span, rule_name
@@ -145,24 +146,24 @@ def servers_only(frame: Frame) -> str:
 def _lacks(account: Account, resource: str, needed: int) -> str | None:
     """Return why an account may not use a topic, or a group by its retry topic.
 
-    A group's dead letters and its stage records are the group's, unless a permission names their
-    topic or shadow group. Topics in which messages of all others wait, or their replies are kept,
-    are read by accounts with a permission that names them. Who uses the topic of a namespace of
-    keys touches all of these.
+    A group's dead letters and its stage records are the group's, as is whatever ``group_behind``
+    leads to it, unless a permission names their topic or shadow group. Topics in which messages of
+    all others wait, or their replies are kept, are read by accounts with a permission that names
+    them. Who uses the topic of a namespace of keys touches all of these.
     """
     span = parse_span(resource)
     if span is not None:
         return _lacks_keys(account, span, resource, needed)
     owned = account.permissions.get(resource)
-    if owned is None and resource.startswith(DLQ_PREFIX):
-        resource, needed = RETRY_PREFIX + resource.removeprefix(DLQ_PREFIX), SUB
+    if owned is None and resource.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        needed = SUB if resource.startswith(DLQ_PREFIX) else needed
+        resource = RETRY_PREFIX + group_behind(resource)
         owned = account.permissions.get(resource)
-    is_group = resource.startswith(RETRY_PREFIX)
-    if owned is None and is_group:
         staged = group_of_stage_group(resource.removeprefix(RETRY_PREFIX))
-        if staged is not None:
-            resource = RETRY_PREFIX + staged
+        if owned is None and staged is not None:
+            resource = RETRY_PREFIX + group_behind(staged)
             owned = account.permissions.get(resource)
+    is_group = resource.startswith(RETRY_PREFIX)
     if owned is None and must_be_named(resource, reads=not needed & PUB):
         owned = DENY
     if owned is None:
@@ -206,7 +207,7 @@ def _lacking_producers(accounts: Accounts, account: Account, touched: Touched) -
     group = touched.name
     if group.startswith(INNER_PRODUCER_PREFIXES):
         return None
-    resource = RETRY_PREFIX + group
+    resource = RETRY_PREFIX + group_behind(group)
     owned = account.permissions.get(resource)
     if owned is None:
         owned = account.default_group_permission or None

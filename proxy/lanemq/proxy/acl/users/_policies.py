@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import lru_cache, partial
 from typing import Final, final
 
-from lanemq.wire import RETRY_PREFIX
+from lanemq.wire import RETRY_PREFIX, group_behind
 from lanemq.wire.kv import KeyRule, KeySpan, all_keys, parse_span
 from lanemq.wire.requests import Action, Kind
 
@@ -193,7 +193,7 @@ def never_matched(entry: Entry) -> str | None:
     why = None
     if resource.kind is Kind.TOPIC:
         if resource.name.startswith(RETRY_PREFIX):
-            group = resource.name.removeprefix(RETRY_PREFIX)
+            group = group_behind(resource.name)
             why = f"a retry topic is its group's: name {Kind.GROUP}:{group}"
         else:
             why = topic_never_found(resource.name, is_prefix=resource.is_prefix)

@@ -6,7 +6,7 @@ Source: RocketMQ 5.3.3, Resource, ResourceType, ResourcePattern.
 from functools import lru_cache
 from typing import Final, NamedTuple, Self, final
 
-from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX
+from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, group_behind
 from lanemq.wire.kv import KeyRule, parse_rule, rule_name
 from lanemq.wire.message import group_of_stage_group
 from lanemq.wire.requests import Action, Kind
@@ -126,5 +126,4 @@ def _topic_need(topic: str, *actions: Action) -> Need:
 
 @lru_cache(maxsize=_NEEDS_REMEMBERED)
 def _group_need(group: str, *actions: Action) -> Need:
-    name = group.removeprefix(RETRY_PREFIX).removeprefix(DLQ_PREFIX)
-    return Need(Kind.GROUP, name, frozenset(actions))
+    return Need(Kind.GROUP, group_behind(group), frozenset(actions))
