@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from lanemq.proxy.acl._control import LOOK_S
+from lanemq.proxy.broker.handlers._client_management import SCAN_S
 from lanemq.testkit.clocks import StandingClock
 from lanemq.testkit.logical.cluster import CLIENT_HOST, open_logical_cluster
 from lanemq.testkit.proxy.accounts import (
@@ -32,7 +33,7 @@ from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import PullSysFlag, ResponseCode
 from lanemq.wire import RequestCode as Code
-from lanemq.wire.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from lanemq.wire.bodies import AclInfo, ConsumerIdList, PolicyEntryInfo, PolicyInfo, UserInfo
 from lanemq.wire.headers import ConsumeMessageDirectly
 from lanemq.wire.kv import Changes, decode_answer, encode_key
 from lanemq.wire.requests import REQUESTS
@@ -236,6 +237,44 @@ async def test_members_whose_rights_are_gone_are_sent_nothing(
     await owner.call(Code.HEART_BEAT, body=b"{}")
     told = {Code.NOTIFY_CONSUMER_IDS_CHANGED}
     assert {frame.code for frame in owner.pushed} <= told, owner.pushed
+
+
+async def members(client: Client) -> list[str]:
+    answer = await client.call(Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "victim"})
+    assert answer.code == 0, answer.remark
+    return list(ConsumerIdList.decode(answer.body).consumer_id_list)
+
+
+@pytest.mark.parametrize(("kind", "what"), CHANGES, indirect=["kind"])
+async def test_members_whose_rights_are_gone_leave_their_queues_to_the_others(
+    broker: TestBroker, kind: str, what: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    chief, owner = broker.connect(account=CHIEF), broker.connect(account=OWNER)
+    groups = {"victim": {"victim": "*", "%RETRY%victim": "*"}}
+    for client, name in ((chief, "c"), (owner, "o")):
+        assert (await client.heartbeat(name, consumers=groups)).code == 0
+    await change(kind, what, chief)
+    await trio.sleep(SCAN_S + 1)
+    assert await members(chief) == ["c", "o"], "its client may come back with its new secret"
+    chief.pushed.clear()
+    assert (await owner.heartbeat("o", consumers=groups)).code in REFUSED
+    await trio.sleep(SCAN_S + 1)
+    assert await members(chief) == ["c"]
+    assert [frame.code for frame in chief.pushed] == [Code.NOTIFY_CONSUMER_IDS_CHANGED]
+
+
+async def test_members_who_have_their_rights_stay_whatever_is_refused_them(
+    broker: TestBroker, kind: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A heartbeat of theirs that anybody may have spoilt, and one for a group of others."""
+    chief, owner = broker.connect(account=CHIEF), broker.connect(account=OWNER)
+    groups = {"victim": {"victim": "*"}}
+    assert (await owner.heartbeat("o", consumers=groups)).code == 0
+    assert (await owner.heartbeat("o", consumers={"mine": {"mine": "*"}})).code in REFUSED
+    owner.account = (OWNER[0], "guessed-secret")
+    assert (await owner.heartbeat("o", consumers=groups)).code in REFUSED
+    await trio.sleep(SCAN_S + 1)
+    assert await members(chief) == ["o"]
 
 
 @pytest.mark.parametrize("gone", [True, False])

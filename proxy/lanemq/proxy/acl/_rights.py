@@ -5,7 +5,7 @@ objects that it does not name: a place in the log to a message, a group to its t
 asks for the rights to these once it has found them, in words that both kinds of accounts share.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final, NamedTuple, final
 
@@ -116,6 +116,12 @@ def changes_progress(group: str, topic: str) -> tuple[Touched, Touched]:
 def reads_group(group: str) -> Touched:
     """Return what it touches to look at a group."""
     return Touched(Object.GROUP, group, Use.READ)
+
+
+def consumes_as(group: str, topics: Iterable[str]) -> list[Touched]:
+    """Return what a member of a group of consumers touches that subscribes to topics."""
+    read = [Touched(Object.TOPIC, topic, Use.CONSUME) for topic in topics]
+    return [Touched(Object.GROUP, group, Use.CONSUME), *read]
 
 
 def produces_as(group: str) -> Touched:

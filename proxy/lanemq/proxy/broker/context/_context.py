@@ -10,7 +10,7 @@ import trio
 from lanemq.local import get_logger
 from lanemq.sdk import RemotingClient
 from lanemq.storage import Store, StoreUnwritable, disk_problem, system_clock_ms
-from lanemq.wire import HostAddress, Refused, ResponseCode
+from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import PROGRESS_PREFIX
@@ -77,6 +77,8 @@ class BrokerContext:
         """Waits, but not for long, until the name servers that are up have heard it all."""
         self.peers = Peers(config, client)
         """The other brokers."""
+        self.heartbeat_refused: Callable[[Session], None] = lambda session: None
+        """Looks whether a connection may stay in its groups. Set by ``Heartbeats``."""
         self.clients = ClientRegistry[Session](lambda session, size: session.account.add(size))
         self.supervisor = store.supervisor
         """The supervisor of the background tasks, the store's among them."""
@@ -136,7 +138,16 @@ class BrokerContext:
     @property
     def guard(self) -> Guard | None:
         """The check for this process's ports: see ``Exchange``."""
-        return None if self.access_control is None else self.access_control.check
+        return None if self.access_control is None else self._check
+
+    def _check(self, frame: Frame, session: Session) -> None:
+        assert self.access_control is not None, "there is nothing else to check by"
+        try:
+            self.access_control.check(frame, session)
+        except Refused:
+            if frame.code == RequestCode.HEART_BEAT:
+                self.heartbeat_refused(session)
+            raise
 
     def rights(self, frame: Frame, session: Session) -> Rights:
         """Return the rights of a request's sender, for what its handler finds."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final, final
 
 import trio
-from attrs import define
+from attrs import define, field
 
 from lanemq.wire import (
     TIMERS_FIELD,
@@ -30,10 +30,10 @@ from lanemq.wire.headers import GetConsumerListByGroup, UnregisterClient
 from lanemq.wire.logical import READER_FIELD
 from lanemq.wire.sql92 import SqlInvalid
 
-from ...acl import Sender, produces_as
+from ...acl import Rights, Sender, consumes_as, produces_as
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
-from ...net._turns import PARTS_OF_A_TURN, for_turns
+from ...net._turns import PARTS_OF_A_TURN, for_turns, in_turns
 from ...sessions.state._clients import ClientRegistry
 from ...sessions.state._consumer_filters import (
     Compile,
@@ -75,8 +75,11 @@ class Heartbeats:
     _locks: QueueLocks
     _now_s: Callable[[], float]
     _rights: RightsOf
+    _rights_of: Callable[[Sender, str], Rights]
     _sender: Callable[[Frame, Session], Sender]
     _topics: Topics
+    _refused: dict[Session, None] = field(init=False, factory=dict)
+    """Connections whose last heartbeat was not let in, and that nobody has looked at since."""
 
     def heartbeat(self, frame: Frame, session: Session) -> Frame | Awaitable[Frame]:
         """Register the client, and answer only then: it may ask for its group at once.
@@ -192,8 +195,31 @@ class Heartbeats:
         )
         return frame.reply()
 
+    def refused(self, session: Session) -> None:
+        """Note that a heartbeat was not let in: its connection may have lost the rights to groups
+        that it is in."""
+        if _REGISTERED in session.attributes and not session.closed:
+            self._refused[session] = None
+
+    async def _without_rights(self) -> None:
+        """Remove the members whose heartbeats are not let in because their rights are gone."""
+        while self._refused:
+            session = next(iter(self._refused))
+            del self._refused[session]
+            async for group in in_turns(self._clients.consumer_groups_of(session)):
+                member = group.clients.get(session)
+                if member is None:
+                    continue
+                rights = self._rights_of(member.sender, session.peer.host)
+                if not rights.may(*consumes_as(group.name, group.subscriptions)):
+                    changed = self._clients.unregister(
+                        session, producer_group=None, consumer_group=group.name
+                    )
+                    self.notify(changed)
+
     def closed(self, session: Session) -> None:
         """Remove the clients of a connection that has ended."""
+        self._refused.pop(session, None)
         self.notify(self._clients.closed(session))
 
     def notify(self, groups: Iterable[str]) -> None:
@@ -232,13 +258,15 @@ class Heartbeats:
         return frame.reply()
 
     async def expire(self) -> None:
-        """Drop clients and locks that were not renewed, until cancelled."""
+        """Drop clients and locks that were not renewed, and clients whose rights are gone, until
+        cancelled."""
         while True:
             await trio.sleep(SCAN_S)
             departed = self._clients.expire(self._now_s())
             for session in departed.sessions:
                 session.close()
             self.notify(departed.changed_groups)
+            await self._without_rights()
             self._locks.expire(self._now_s())
 
 
@@ -254,9 +282,11 @@ def register(handlers: Handlers, broker: BrokerContext) -> Heartbeats:
         notes=MemberNotes(broker.clients.sessions_of),
         now_s=broker.now_s,
         rights=broker.rights,
+        rights_of=broker.rights_of,
         sender=broker.sender,
         topics=broker.topics,
     )
+    broker.heartbeat_refused = heartbeats.refused
     handlers.add(RequestCode.HEART_BEAT, heartbeats.heartbeat)
     handlers.add(RequestCode.UNREGISTER_CLIENT, typed(UnregisterClient, heartbeats.unregister))
     handlers.add(

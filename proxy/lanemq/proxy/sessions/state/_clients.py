@@ -156,6 +156,11 @@ class ClientRegistry(Generic[SessionT]):
         sessions = self._producers_by_id.get(client_id)
         return next(reversed(sessions)) if sessions else None
 
+    def consumer_groups_of(self, session: SessionT) -> list[ConsumerGroup[SessionT]]:
+        """Return the groups of consumers that a connection is in, by name."""
+        groups = sorted(self._sessions.get(session, ()))
+        return [self._consumers[name] for is_consumer, name in groups if is_consumer]
+
     def producer_groups_of(self, session: SessionT) -> Iterator[str]:
         """Yield the producer groups that a connection is in."""
         for is_consumer, name in self._sessions.get(session, ()):
