@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lanemq.proxy.broker.handlers.sends import _send_special
+from lanemq.proxy.broker.state import _recent_halves
 from lanemq.storage import LIGHT_QUEUES_MAX
 from lanemq.testkit.clocks import StandingClock
 from lanemq.testkit.proxy.accounts import CHIEF, KINDS, WEAK, open_guarded_broker
@@ -232,6 +233,98 @@ async def test_a_half_message_is_in_its_light_queues_once_it_is_committed(tmp_pa
         assert (await client.peer.call(commit)).code == SUCCESS
         await client.call(RequestCode.HEART_BEAT, body=b"{}")
         assert [store.bounds(f"%LMQ%{name}", 0) for name in "ab"] == [(0, 1)] * 2
+
+
+def lights_of(*names: str) -> dict[str, str]:
+    return {"INNER_MULTI_DISPATCH": ",".join(f"%LMQ%{name}" for name in names)}
+
+
+async def rolled_back(client: Client, commit: Frame) -> Frame:
+    return await client.call(
+        RequestCode.END_TRANSACTION, commit.fields | {"commitOrRollback": "12"}
+    )
+
+
+@pytest.mark.parametrize("is_recent", [True, False], ids=["at once", "later"])
+async def test_a_transaction_that_is_rolled_back_gives_back_what_nothing_else_is_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_recent: bool
+) -> None:
+    if not is_recent:  # as if they were of long ago
+        monkeypatch.setattr(_recent_halves, "BYTES_MAX", 0)
+    async with open_test_broker(tmp_path, max_lmq_consume_queue_num=8, **ON) as broker:
+        client = broker.connect("10.0.0.1")
+        _, one = await begun(client, **lights_of("q0", "q1", "q1", "q2"))
+        _, two = await begun(client, **lights_of("q1"))
+        _, three = await begun(client, **lights_of("q2", "q3", "q4", "q5"))
+        assert places(broker) == {f"%LMQ%q{number}" for number in range(6)}
+        assert (await send(client, "q2")).code == SUCCESS
+        assert (await send(client, "q5", DELAY="3")).code == SUCCESS
+        assert (await rolled_back(client, one)).code == SUCCESS
+        assert places(broker) == {f"%LMQ%q{number}" for number in range(1, 6)}
+        assert (await rolled_back(client, one)).code == ResponseCode.SYSTEM_ERROR, "it was"
+        assert places(broker) == {f"%LMQ%q{number}" for number in range(1, 6)}
+        assert (await rolled_back(client, two)).code == SUCCESS
+        assert (await rolled_back(client, three)).code == SUCCESS
+        assert places(broker) == {"%LMQ%q2", "%LMQ%q5"}
+        for number in range(40):  # its share is free again, too
+            _, again = await begun(client, **lights_of(*(f"r{number}{one}" for one in "abcd")))
+            assert (await rolled_back(client, again)).code == SUCCESS
+        _, last = await begun(client, **lights_of("q6"))
+        assert (await client.peer.call(last)).code == SUCCESS
+        await client.call(RequestCode.HEART_BEAT, body=b"{}")
+        assert places(broker) == {"%LMQ%q2", "%LMQ%q5", "%LMQ%q6"}
+
+
+async def test_a_half_message_of_before_the_start_gives_back_no_place_of_another(
+    tmp_path: Path,
+) -> None:
+    async with open_test_broker(tmp_path, **ON) as broker:
+        _, old = await begun(broker.connect(), **lights_of("q0"))
+    async with open_test_broker(tmp_path, **ON) as broker:
+        client = broker.connect()
+        _, young = await begun(client, **lights_of("q0"))
+        assert (await rolled_back(client, old)).code == SUCCESS
+        assert places(broker) == {"%LMQ%q0"}
+        assert (await rolled_back(client, young)).code == SUCCESS
+        assert places(broker) == set()
+
+
+async def test_a_rollback_that_is_not_written_gives_back_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with open_test_broker(tmp_path, **ON) as broker:
+        client = broker.connect()
+        _, half = await begun(client, **lights_of("q0"))
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pwrite", full)
+            assert (await rolled_back(client, half)).code != SUCCESS
+        assert places(broker) == {"%LMQ%q0"}
+        assert (await rolled_back(client, half)).code == SUCCESS
+        assert places(broker) == set()
+
+
+async def test_a_discarded_half_message_gives_back_its_places_until_it_is_resumed(
+    tmp_path: Path,
+) -> None:
+    async with open_test_broker(
+        tmp_path, transaction_time_out=0, transaction_check_max=1, **ON
+    ) as broker:
+        client = broker.connect()
+        _, end = await begun(client, **lights_of("q0", "q1"))
+        assert places(broker) == {"%LMQ%q0", "%LMQ%q1"}
+        await broker.broker._transactions.check()
+        assert places(broker) == set()
+        (kept,) = await client.all_messages("TRANS_CHECK_MAX_TIME_TOPIC")
+        resumed = await client.call(
+            RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": kept.offset_id}
+        )
+        assert resumed.code == SUCCESS, resumed.remark
+        assert places(broker) == {"%LMQ%q0", "%LMQ%q1"}
+        assert (await rolled_back(client, end)).code == SUCCESS, "of the one that was put aside"
+        assert places(broker) == {"%LMQ%q0", "%LMQ%q1"}
 
 
 async def test_a_discarded_half_message_comes_to_no_light_queue(tmp_path: Path) -> None:

@@ -189,6 +189,9 @@ class Checks:
                 max(check_times(half), 0),
             )
             self._table.halves.discarded(half.queue_offset, origin_of(half))
+            target = target_of(half)
+            if target is not None:
+                self._writer.give_up_half(target[0], half.properties_data, origin_of(half))
 
         return then
 

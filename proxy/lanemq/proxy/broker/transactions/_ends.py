@@ -45,6 +45,7 @@ from ._rules import (
     property_of,
     resumed_message,
 )
+from ._state import Fate
 from ._table import HALF, HalfTable
 
 LOGGER = get_logger("lanemq.proxy.broker.transactions", by_peers=True)
@@ -112,9 +113,11 @@ class Ends:
         if offset is None or offset in self._table.under_way:
             LOGGER.info("%s ends the transaction of %s again", session.peer, header.msg_id)
             raise Refused(ResponseCode.SYSTEM_ERROR, ENDED_ALREADY)
-        if header.commit_or_rollback == SysFlag.TRANSACTION_ROLLBACK:
-            return self._answered(frame, self._table.append_op(offset, origin).end)
         message = ended.message
+        if header.commit_or_rollback == SysFlag.TRANSACTION_ROLLBACK:
+            is_open = self._table.halves.fate(offset) is Fate.OPEN  # else it was given up before
+            given_up = message if is_open and not isinstance(message, str) else None
+            return self._answered(frame, self._table.append_op(offset, origin, given_up).end)
         if isinstance(message, str):
             raise Refused(ResponseCode.SYSTEM_ERROR, f"of the half message, {message}")
         try:
@@ -186,7 +189,7 @@ class Ends:
         self._table.under_way.add(offset)
         try:
             await self._deliveries.deliver([message])
-            end = self._table.append_op(offset, origin).end
+            end = self._table.append_op(offset, origin, given_up=message).end
             await self._commit_all()
         finally:
             self._table.under_way.discard(offset)
@@ -208,11 +211,12 @@ class Ends:
             remark = f"{RESUME_FAILED} No half message lies at {position}."
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         self._rights(frame, session).require(*touched_by_reading(discarded))
-        if target_of(discarded) is None:
+        target = target_of(discarded)
+        if target is None:
             remark = f"{RESUME_FAILED} Of the message at {position}, {no_target(discarded)}."
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         self._topics.ensure(HALF, queues=1)
-        self._writer.append(resumed_message(discarded))
+        self._writer.append_half_again(resumed_message(discarded), target[0])
         return DONE
 
 

@@ -7,7 +7,7 @@ import trio
 from attrs import define, field
 
 from lanemq.local import get_logger
-from lanemq.storage import Put, Store, StoreError, Unit
+from lanemq.storage import NewMessage, Put, Store, StoreError, Unit
 from lanemq.wire import ProtocolError, SystemGroup, SystemTopic
 from lanemq.wire.message import Property, StoredMessage, decode_message
 
@@ -124,23 +124,28 @@ class HalfTable:
             LOGGER.warning("the message at %d cannot be read: %s", log_position, error)
             return None
 
-    def append_op(self, offset: int, origin: int) -> Put:
+    def append_op(self, offset: int, origin: int, given_up: NewMessage | None = None) -> Put:
         """Append the op message for a half message, and note it once that is in the log.
 
-        Raises ``Refused``.
+        ``given_up`` is the message that consumers would have got, if they will not. Raises
+        ``Refused``.
         """
         self._topics.ensure(OP, queues=1)
         op = op_message([offset], host=self._store_host, now_ms=self._now_ms())
         put = self._writer.append(op)
         self.under_way.add(offset)
-        self._writer.when_finished(self._note_once_stored(put, offset, origin))
+        self._writer.when_finished(self._note_once_stored(put, offset, origin, given_up))
         return put
 
-    def _note_once_stored(self, put: Put, offset: int, origin: int) -> Callable[[], None]:
+    def _note_once_stored(
+        self, put: Put, offset: int, origin: int, given_up: NewMessage | None
+    ) -> Callable[[], None]:
         def note() -> None:
             self.under_way.discard(offset)
             if self._store.max_position >= put.end:  # else it could not be written
                 self.halves.ended(put.queue_offset, [offset], origin=origin)
+                if given_up is not None:
+                    self._writer.give_up_half(given_up.topic, given_up.properties, origin)
 
         return note
 

@@ -169,17 +169,30 @@ class Writer:
         )
         try:
             self._check_target(message.topic, message.queue_id)
-            return self._put_for(message.topic, half), half
+            return self._put_for(message.topic, half, is_half=True), half
         except (StoreUnwritable, MessageIllegal) as error:
             raise _refusal(error) from error
 
-    def _put_for(self, topic: str, message: NewMessage) -> Put:
+    def append_half_again(self, half: NewMessage, topic: str) -> Put:
+        """Append a half message for ``topic`` that was given up before. Errors as ``append``."""
+        try:
+            return self._put_for(topic, half, is_half=True)
+        except (StoreUnwritable, MessageIllegal) as error:
+            raise _refusal(error) from error
+
+    def give_up_half(self, topic: str, properties: bytes, origin: int) -> None:
+        """Note that a half message for ``topic`` will not be committed here, as the log says by
+        now; ``origin`` is its first offset in the half queue."""
+        if _LIGHTS in properties:
+            self._lights.given_up(topic, properties, origin)
+
+    def _put_for(self, topic: str, message: NewMessage, *, is_half: bool = False) -> Put:
         """Put a message that is, or waits, for ``topic``, with the places in light queues that it
         will need there."""
         if _LIGHTS not in message.properties:
             return self._put(message)
         put, is_new = partial(self._put, message), not message.was_taken
-        return self._lights.put(topic, message.properties, put, is_new=is_new)
+        return self._lights.put(topic, message.properties, put, is_new=is_new, is_half=is_half)
 
     def when_finished(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once everything appended by then is in the log and visible, or
