@@ -271,19 +271,16 @@ async def test_no_request_of_a_proxy_holds_the_loop(tmp_path: Path) -> None:
             assert await asked_with_and_without_a_queue(codes, call) == {}, name
 
 
-LISTENED: Final = 256
-"""Logical queues of the topic of a listener, each of which takes some requests to make."""
-
-
-@pytest.mark.slow  # makes them, and asks for everything
+@pytest.mark.slow  # asks for everything
 async def test_no_request_of_a_logical_listener_holds_the_loop(
     autojump_clock: object,
 ) -> None:
+    """Of as many logical queues as a topic may have."""
     async with open_logical_cluster("broker1") as cluster:
-        await cluster.map_all(queues=LISTENED, topic="W0")
+        await cluster.map_at_once(queues=QUEUES, topic="W0")
         dial, broker = cluster.network.dialer(CLIENT_HOST), cluster.brokers["broker1"]
         store = broker.running.context.store
-        for number in range(LISTENED):
+        for number in range(QUEUES):
             store.tables.consumer_offsets.put("g0", "W0", number, 0)
         listener = broker.logical_listener
         assert listener is not None

@@ -67,7 +67,7 @@ def own_broker(broker: Broker) -> OwnBroker:
             min_offset=typed.queue_offsets.get_min,
             offset_at=typed.queue_offsets.search,
             earliest_time=typed.queue_offsets.earliest,
-            topic_stats=typed.topics.stats,
+            topic_stats=typed.topics.stats_in_turns,
             lock=typed.locks.lock_logical,
             unlock=typed.locks.unlock_logical,
             view=typed.messages.view,

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from operator import methodcaller
 from random import Random
 from typing import Final, final
 
@@ -9,6 +10,7 @@ import trio
 
 from lanemq.proxy.broker.logical.state._metrics import logical_info
 from lanemq.wire import RequestCode
+from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import CreateTopic
 from lanemq.wire.logical import (
@@ -108,6 +110,23 @@ class LogicalCluster:
             for queue_id in range(queues):
                 assert (await self.map(name, queue_id, index, topic)).code == 0
                 index += 1
+
+    async def map_at_once(self, *, queues: int, topic: str = TOPIC) -> None:
+        """Do ``map_all`` as one change of each broker: for more queues than requests could map in
+        a test's time."""
+        await self.create_topic(topic, queues=queues)
+        for number, broker in enumerate(self.brokers.values()):
+            logical, first = broker.running.context.logical, number * queues
+            segments = [
+                Segment(
+                    MessageQueue(topic, logical.broker_name, queue_id),
+                    first + queue_id,
+                    0,
+                    broker_address=logical.address,
+                )
+                for queue_id in range(queues)
+            ]
+            await logical.change(topic, methodcaller("put", *segments))
 
     async def query(self, name: str, topic: str = TOPIC) -> LogicalQueues | None:
         client = await self.at(name)

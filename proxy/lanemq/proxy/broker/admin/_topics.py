@@ -6,6 +6,7 @@ Source: RocketMQ 4.9.8, AdminBrokerProcessor; TopicValidator (the names); 5.3.3 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import final
 
+import trio
 from attrs import define, field
 
 from lanemq.local import get_logger
@@ -98,6 +99,18 @@ class TopicViews:
     def stats(self, header: GetTopicStatsInfo) -> TopicStats:
         """Return the bounds of each queue that may be written, and its last store time."""
         table = self._bounds(header.topic, self._writable(header.topic))
+        return TopicStats(TopicStatsTable(table, self._tps(header.topic)))
+
+    async def stats_in_turns(self, header: GetTopicStatsInfo) -> TopicStats:
+        """Return ``stats``; those of many queues in turns. A topic that is deleted meanwhile has no
+        more queues."""
+        table = dict[MessageQueue, TopicOffset]()
+        for some in for_turns(self._writable(header.topic)):
+            if table:
+                await trio.lowlevel.checkpoint()
+                if self._topics.get(header.topic) is None:
+                    break
+            table |= self._bounds(header.topic, some)
         return TopicStats(TopicStatsTable(table, self._tps(header.topic)))
 
     def answer_stats(

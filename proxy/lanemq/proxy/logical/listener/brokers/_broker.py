@@ -5,8 +5,9 @@ A listener asks every broker by ``SegmentBroker``; that of its own process is an
 """
 
 from collections.abc import Callable
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
+import trio
 from attrs import define
 
 from lanemq.sdk import BrokerUnreachable, LanemqError, RemotingClient
@@ -17,6 +18,9 @@ from ....net._answers import Answer
 from ....net._session import Session
 from ....sessions.values._shared import ANY_CODE
 from ._questions import AskedT, Question, ToldT
+
+LONG_ANSWER_BYTES: Final = 16 << 10
+"""An answer of more is read in a thread: each kilobyte takes up to a quarter of a millisecond."""
 
 
 class Unreachable(Refused):
@@ -69,7 +73,10 @@ class RemoteBroker:
         self, question: Question[AskedT, ToldT], asked: AskedT, timeout_s: float
     ) -> ToldT:
         """Send the question as a request, and read its answer."""
-        return answer_to(question, await self._request(question.encode(asked), timeout_s))
+        answer = await self._request(question.encode(asked), timeout_s)
+        if len(answer.body) < LONG_ANSWER_BYTES:
+            return answer_to(question, answer)
+        return await trio.to_thread.run_sync(answer_to, question, answer)
 
     async def ask(self, frame: Frame, session: Session, timeout_s: float) -> Frame:
         """Send the request as it is."""

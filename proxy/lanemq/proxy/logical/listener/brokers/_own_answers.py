@@ -55,7 +55,7 @@ class OwnAnswers:
     min_offset: Callable[[GetMinOffset], QueueOffset]
     offset_at: Callable[[SearchOffset], QueueOffset]
     earliest_time: Callable[[GetEarliestMsgStoretime], EarliestTime]
-    topic_stats: Callable[[GetTopicStatsInfo], TopicStats]
+    topic_stats: Callable[[GetTopicStatsInfo], Awaitable[TopicStats]]
     lock: Callable[[LockBatch], Awaitable[Locked]]
     unlock: Callable[[LockBatch], Unlocked]
     view: View
