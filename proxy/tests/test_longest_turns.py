@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+import msgspec
 import pytest
 import trio
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 from lanemq.proxy.nameserver import NameServerConfig, Registration, RouteTable
 from lanemq.proxy.nameserver._handlers import NameServerHandlers
 from lanemq.proxy.nameserver._kv import KVConfig
-from lanemq.proxy.net._dispatch import Handlers
+from lanemq.proxy.net._dispatch import BODY_BYTES_MAX, BODY_VALUES_MAX, Handlers
 from lanemq.proxy.net._server import Server
 from lanemq.testkit.logical.cluster import CLIENT_HOST, open_logical_cluster
 from lanemq.testkit.proxy.brokers import Client, TestBroker, connected, open_test_broker
@@ -45,7 +46,7 @@ from lanemq.wire.logical import (
     TopicReport,
     with_logical_queues,
 )
-from lanemq.wire.requests import REQUESTS, Port
+from lanemq.wire.requests import REQUESTS, BodyKind, Port
 
 CALLS_MAX: Final = 200_000
 """Calls between two turns, some 20 ms."""
@@ -171,6 +172,38 @@ BODIES: Final[dict[int, Callable[[], bytes]]] = {
 }
 
 
+GREATEST: Final[dict[BodyKind, Callable[[], bytes]]] = {
+    BodyKind.JSON: lambda: fastjson.dumps({"topic": "W0", "others": [0] * (BODY_VALUES_MAX - 9)}),
+    BodyKind.TEXT: lambda: b"\n".join(b"k%d=v" % number for number in range(3500)),
+    BodyKind.LONG: lambda: bytes(4 << 20),
+}
+"""Bodies as long as they may be, for codes without a greater one of their own above."""
+
+
+def body_of(code: int) -> bytes:
+    kind = REQUESTS[RequestCode(code)].body
+    return BODIES.get(code, GREATEST.get(kind, bytes))()
+
+
+def fields_of(code: int) -> dict[str, str]:
+    """The fields of a request, with something in each that it has to have."""
+    header, found = REQUESTS[RequestCode(code)].header, ASKED | OTHERS.get(code, {})
+    for field in msgspec.structs.fields(header) if header is not None else ():
+        if field.required and field.encode_name not in {*found, *ONE_QUEUE}:
+            found[field.encode_name] = {bool: "true", str: "W0"}.get(field.type, "1")
+    return found
+
+
+@pytest.mark.parametrize("port", Port)
+def test_each_request_is_asked_as_its_declaration_has_it(port: Port) -> None:
+    """One that is refused for a missing field would cost nothing."""
+    for code, spec in REQUESTS.items():
+        if port in spec.ports:
+            assert len(body_of(code)) <= BODY_BYTES_MAX or spec.body is BodyKind.LONG, code
+            if spec.header is not None:
+                spec.header.from_fields(fields_of(code) | ONE_QUEUE)
+
+
 class _Steps(trio.abc.Instrument):
     """Counts the calls of each step of a task in the server."""
 
@@ -231,8 +264,7 @@ async def asked_with_and_without_a_queue(
 ) -> dict[int, int]:
     most = {}
     for code in sorted(codes, key=lambda code: (code == RequestCode.UNREGISTER_BROKER, code)):
-        body = BODIES.get(code, bytes)()
-        fields = ASKED | OTHERS.get(code, {})
+        body, fields = body_of(code), fields_of(code)
         found = [await call(code, fields | more, body) for more in ({}, ONE_QUEUE)]
         most[int(code)] = max(found)
     return {code: calls for code, calls in most.items() if calls > CALLS_MAX}
