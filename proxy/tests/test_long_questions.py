@@ -1,4 +1,4 @@
-"""What a listener asks brokers about topics of very many queues holds nobody else up."""
+"""Questions of a listener about topics of very many queues, which hold nobody else up."""
 
 import threading
 from collections import Counter
