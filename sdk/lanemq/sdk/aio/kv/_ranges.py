@@ -68,6 +68,7 @@ class KeyRanges:
         """Forget the history before a revision: what watches and reads of the past begin at.
 
         Brokers keep the latest 100,000 changes of a partition, and fewer after this. Of several
-        partitions there is a revision for each. Raises as ``put``.
+        partitions there is a revision for each. Raises ``KvCompacted`` for one whose history is
+        forgotten already, ``KvRejected`` for one that is not there yet, and as ``put``.
         """
         await self._bridge.call(self._core.compact, revision)

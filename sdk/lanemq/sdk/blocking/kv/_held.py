@@ -60,7 +60,11 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """True while it is held: it was kept alive in time, and nobody has revoked it."""
+        """True while it is held, as far as this process knows: it was kept alive in time.
+
+        False at the latest when its ttl is over, which is before anybody else has what is under
+        it. That somebody revoked it shows at the next renewal, after a third of the ttl.
+        """
         return self._core.is_held
 
     def wait_until_lost(self) -> None:
@@ -105,7 +109,12 @@ class Lock:
 
     @property
     def is_held(self) -> bool:
-        """True while it is held: its lease was kept alive in time, and nobody removed it."""
+        """True while it is held, as far as this process knows: its lease was kept alive in time.
+
+        False at the latest when the lease's ttl is over, which is before anybody else has it. That
+        somebody removed the key, or revoked the lease, shows up to a third of the ttl later:
+        ``check`` and ``fencing`` are for what may not be done without it.
+        """
         return self._core.is_held
 
 
