@@ -405,8 +405,10 @@ def test_an_unreadable_file_is_kept_aside(tmp_path: Path, caplog: pytest.LogCapt
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"topicConfigSerializeWrapper":{"x":{' + b"0:[]," * 100_000 + b"0:1}}}",
-        b'{"a":[' + b"[]," * 100_000 + b"x",
+        b'{"topicConfigSerializeWrapper":{"x":{'
+        + b'0:["22222222222222222222222222"],' * 20_000
+        + b"0:1}}}",
+        b'{"a":[' + b'["22222222222222222222222222"],' * 20_000 + b"x",
         RegisterBrokerBody(
             TopicConfigWrapper({f"T{n}": TopicConfig(f"T{n}") for n in range(4000)})
         ).encode(),

@@ -1,6 +1,7 @@
 """fastjson's dialect: what strict JSON says means the same, and the rest is read as well."""
 
 import json
+import tracemalloc
 from contextlib import suppress
 from enum import IntEnum
 from typing import Any
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lanemq.wire import LocalProtocolError, RemoteProtocolError, fastjson
+from lanemq.wire.fastjson import Shape
 from lanemq.wire.fastjson._reader import MAX_DEPTH, _Parser
 
 TEXT = st.text(st.characters(codec="utf-8"))
@@ -247,10 +249,39 @@ def test_nesting_has_a_limit(opening: str, closing: str) -> None:
     deepest = opening * MAX_DEPTH + "1" + closing * MAX_DEPTH
     fastjson.loads(deepest)
     for levels in (1, 800, 100_000):
-        with pytest.raises(RemoteProtocolError, match="nests deeper"):
+        with pytest.raises(RemoteProtocolError, match=r"nests deeper|arrays and objects"):
             fastjson.loads(opening * levels + deepest + closing * levels)
     with pytest.raises(RemoteProtocolError):
         fastjson.loads("{" * 100_000)
+
+
+@pytest.mark.parametrize("unit", ["{},", "[],", "[[],{}],", '{"a":1},', "1,"])
+def test_values_have_a_limit_before_any_is_made(unit: str) -> None:
+    text = "[" + unit * (1 << 18) + "1]"
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError, match="values"):
+            fastjson.loads(text)
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(text)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_of_the_servers_is_read_whatever_its_values() -> None:
+    text = "[" + "{}," * 100_000 + "1e308," * 100 + "1]"
+    with pytest.raises(RemoteProtocolError):
+        fastjson.loads(text)
+    value: Any = fastjson.loads(text, is_own=True)
+    assert len(value) == 100_101
+
+
+def test_dense_bodies_of_brokers_are_below_the_limits() -> None:
+    offsets = {f"t{n}@g": dict.fromkeys(range(8), 0) for n in range(100_000)}
+    text = fastjson.dumps({"offsetTable": offsets})
+    Shape(0, 0, 0).plus(text).check()
+    wide = fastjson.dumps({"offsetTable": {f"t{n}@g": dict.fromkeys(range(2048), 0) for n in "ab"}})
+    for times in (1, 100):
+        Shape(0, 0, 0).plus(times * wide).check()
 
 
 def test_many_brackets_are_no_depth() -> None:

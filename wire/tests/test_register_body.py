@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.wire import RemoteProtocolError
+from lanemq.wire import RemoteProtocolError, fastjson
 from lanemq.wire.bodies import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigWrapper
 
 INTS = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -139,3 +139,55 @@ def test_a_registration_of_more_topics_than_a_frame_has_is_refused() -> None:
     data = struct.pack(">i", 2) + b"{}" + struct.pack(">i", 150_000) + bytes(4 * 150_000)
     with pytest.raises(RemoteProtocolError, match="150000 topics where 131072"):
         RegisterBrokerBody.decode_compressed(zlib.compress(data))
+
+
+def after_lengths(*texts: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(text)) + text for text in texts)
+
+
+MIB = 1 << 20
+VERSION, NO_TOPICS, NO_SERVERS = after_lengths(b"{}"), bytes(4), after_lengths(b"[]")
+
+
+def full_of(unit: bytes, size_bytes: int) -> bytes:
+    return b"[" + unit * (size_bytes // len(unit)) + b"1]"
+
+
+FULL = {
+    "objects as filter servers": VERSION + NO_TOPICS + after_lengths(full_of(b"{},", MIB)),
+    "numbers in a version": after_lengths(b'{"x":' + full_of(b"1e308,", MIB) + b"}") + NO_TOPICS,
+    "a long version": after_lengths(b'{"x":"' + b"x" * MIB + b'"}') + NO_TOPICS + NO_SERVERS,
+    "arrays in mappings": VERSION
+    + NO_TOPICS
+    + NO_SERVERS
+    + struct.pack(">i", 100)
+    + after_lengths(*[full_of(b"[],", MIB // 100)] * 100),
+}
+
+
+@pytest.mark.parametrize("kind", FULL)
+def test_a_registration_full_of_values_is_refused_before_any_is_made(kind: str) -> None:
+    data = zlib.compress(FULL[kind])
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError, match=r"values|its version"):
+            RegisterBrokerBody.decode_compressed(data)
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(FULL[kind])
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_memory_that_reading_takes_is_known_before() -> None:
+    queues = ",".join(f'"{n}":[{{"bname":"b","gen":{n},"startOffset":-1}}]' for n in range(5000))
+    dense = ",".join(f'"{n:07}":{{"a{n:017}":{n}}}' for n in range(20_000))
+    for text in (f'{{"x":{{{members}}}}}'.encode() for members in (queues, dense)):
+        tracemalloc.start()
+        try:
+            value = fastjson.loads(text)
+            taken = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        assert value
+        assert taken < RegisterBrokerBody.reading_bytes(text, is_compressed=False)
+        packed = zlib.compress(text)
+        assert taken < RegisterBrokerBody.reading_bytes(packed, is_compressed=True)

@@ -146,7 +146,7 @@ def _written(table: dict[str, dict[str, str]]) -> bytes:
 def _parsed(data: bytes) -> dict[str, dict[str, str]] | None:
     """Return the content of a file; None where it cannot be parsed."""
     try:
-        return _table_of(fastjson.loads(data))
+        return _table_of(fastjson.loads(data, is_own=True))
     except RemoteProtocolError:
         return None
 
@@ -157,7 +157,7 @@ def _load(path: Path) -> dict[str, dict[str, str]]:
     except FileNotFoundError:
         return {}
     try:
-        content = fastjson.loads(data)
+        content = fastjson.loads(data, is_own=True)
     except RemoteProtocolError as error:
         # As Apache does: a name server with routes and without these keys is worth more
         # than none. The file is overwritten at the next change, so a copy is kept.

@@ -53,19 +53,19 @@ class LongRegistrations:
     async def read(
         self, header: RegisterBroker, frame: Frame, session: Session
     ) -> RegistrationRead:
-        """Read one; a compressed one counts, while it is read, for what it takes unpacked.
+        """Read one; it counts, while it is read, for what its values take in memory.
 
         Raises as ``registration``, and ``Refused`` (SYSTEM_BUSY) where the peer has no memory left.
         """
         read = partial(registration, header, frame)
-        if not is_compressed(header, frame):
-            return await beside(session, read, self._reading)
-        size_bytes = await beside(session, partial(reading_bytes, frame), self._reading)
+        measure = partial(reading_bytes, header, frame)
+        size_bytes = await beside(session, measure, self._reading)
         if not session.account.admits(size_bytes):
             remark = f"this registration takes {size_bytes} bytes to read: try again later"
             raise Refused(ResponseCode.SYSTEM_BUSY, remark)
         session.account.add(size_bytes)
         try:
-            return await beside(session, read, self._unpacking)
+            threads = self._unpacking if is_compressed(header, frame) else self._reading
+            return await beside(session, read, threads)
         finally:
             session.account.add(-size_bytes)

@@ -84,12 +84,12 @@ def registration_body(header: RegisterBroker, frame: Frame) -> RegisterBrokerBod
     return RegisterBrokerBody.decode(frame.body)
 
 
-def reading_bytes(frame: Frame) -> int:
-    """Return the memory that it takes, about, to read a registration in the compressed form.
+def reading_bytes(header: RegisterBroker, frame: Frame) -> int:
+    """Return the memory in bytes that it takes, about, to read a registration.
 
-    Raises ``RemoteProtocolError`` for one that is broken, or too long.
+    Raises ``RemoteProtocolError`` for one that is broken, too long, or has too many values.
     """
-    return MEMORY_PER_BYTE * RegisterBrokerBody.unpacked_size(frame.body)
+    return RegisterBrokerBody.reading_bytes(frame.body, is_compressed=is_compressed(header, frame))
 
 
 def is_compressed(header: RegisterBroker, frame: Frame) -> bool:

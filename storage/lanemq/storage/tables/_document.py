@@ -126,4 +126,4 @@ def _parts(members: dict[str, object]) -> list[bytes]:
 
 
 def _loads(data: bytes) -> object:
-    return fastjson.loads(data, max_bytes=MAX_BYTES, max_depth=MAX_DEPTH)
+    return fastjson.loads(data, max_bytes=MAX_BYTES, max_depth=MAX_DEPTH, is_own=True)

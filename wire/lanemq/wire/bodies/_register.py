@@ -9,7 +9,7 @@ from .. import fastjson
 from .._errors import RemoteProtocolError
 from .._sys_flags import SysFlag
 from ..frame import MAX_FRAME_BYTES
-from ..message._compression import decompress_body, unpacked_size
+from ..message._compression import decompress_body, unpacked_pieces
 from ._body import Body
 from ._topics import DataVersion, TopicConfig, TopicConfigWrapper
 
@@ -21,6 +21,8 @@ UNPACKED_BYTES_MAX: Final = MAX_FRAME_BYTES
 TOPICS_MAX: Final = 1 << 17
 """Topics of a registration in the compressed form, and mappings; about as many as fit a frame in
 the other form."""
+SHORT_TEXT_BYTES: Final = 64 << 10
+"""The longest version, and the longest list of filter servers, in the compressed form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,20 @@ class RegisterBrokerBody(Body):
     def unpacked_size(data: bytes, *, max_bytes: int = UNPACKED_BYTES_MAX) -> int:
         """Return how many bytes the compressed form unpacks to. Raises ``RemoteProtocolError`` for
         a broken or cut stream, and for more than ``max_bytes``."""
-        return unpacked_size(data, max_bytes=max_bytes)
+        return sum(map(len, unpacked_pieces(data, max_bytes=max_bytes)))
+
+    @staticmethod
+    def reading_bytes(data: bytes, *, is_compressed: bool) -> int:
+        """Return the memory in bytes that it takes, about, to read either form.
+
+        Raises ``RemoteProtocolError`` as ``unpacked_size``, and for more values than are read.
+        """
+        pieces = unpacked_pieces(data, max_bytes=UNPACKED_BYTES_MAX) if is_compressed else (data,)
+        shape = fastjson.Shape(0, 0, 0)
+        for piece in pieces:
+            shape = shape.plus(piece)
+        shape.check()
+        return shape.memory_bytes
 
     @classmethod
     def decode_compressed(
@@ -69,13 +84,16 @@ class RegisterBrokerBody(Body):
         """Read the compressed form, of at most ``max_bytes`` when unpacked.
 
         A longer one takes no memory. Raises ``RemoteProtocolError`` where the stream is broken, too
-        long or cut off, or has more than ``TOPICS_MAX`` topics.
+        long or cut off, or has more than ``TOPICS_MAX`` topics, or more values than are read
+        (``fastjson.Shape.check``) in all its texts together.
         """
         cls.unpacked_size(data, max_bytes=max_bytes)
-        reader = _SizedReader(decompress_body(SysFlag.COMPRESSED, data, max_bytes=max_bytes))
-        version = DataVersion.decode(reader.text())
+        unpacked = decompress_body(SysFlag.COMPRESSED, data, max_bytes=max_bytes)
+        fastjson.Shape(0, 0, 0).plus(unpacked).check()
+        reader = _SizedReader(unpacked)
+        version = DataVersion.decode(reader.text(SHORT_TEXT_BYTES))
         topics = [TopicConfig.decode_text(reader.text()) for _ in range(reader.count())]
-        filter_servers = fastjson.loads(reader.text())
+        filter_servers = fastjson.loads(reader.text(SHORT_TEXT_BYTES))
         extra: dict[str, object] = {}
         if not reader.at_end:  # a broker of 5.x
             mappings = [fastjson.loads(reader.text()) for _ in range(reader.count())]
@@ -117,8 +135,14 @@ class _SizedReader:
             )
         return value
 
-    def text(self) -> str:
-        end = self._length() + self._at
+    def text(self, most_bytes: int = UNPACKED_BYTES_MAX) -> str:
+        size_bytes = self._length()
+        if size_bytes > most_bytes:
+            raise RemoteProtocolError(
+                f"a registration has {size_bytes} bytes of its version or its filter servers, "
+                f"at most {most_bytes} are read"
+            )
+        end = size_bytes + self._at
         if end > len(self._data):
             raise RemoteProtocolError(f"a registration is cut off at byte {self._at}")
         try:

@@ -1,6 +1,6 @@
 """JSON in fastjson's dialect: ``loads`` and ``dumps``, and parts of what ``dumps`` writes."""
 
-from ._bounds import check_numbers
+from ._bounds import Shape, check_numbers
 from ._reader import MAX_DEPTH, is_quick, loads, most_values
 from ._writer import (
     Written,
@@ -14,6 +14,7 @@ from ._writer import (
 
 __all__ = [
     "MAX_DEPTH",
+    "Shape",
     "Written",
     "WrittenObject",
     "WrittenParts",

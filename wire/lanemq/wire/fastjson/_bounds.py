@@ -2,13 +2,14 @@
 
 Most numbers take a tenth of a microsecond. One whose double is hard to find takes up to 40, in one
 call of C that no other thread can interrupt: ``1e308``, ``1e-308``, the same without an exponent;
-one half way between two doubles takes one. A text of peers has few of these: no body or header of
-RocketMQ has more than a handful of numbers with exponents, and Java writes at most 17 digits.
+one half way between two doubles takes one. And ``{}`` takes 64 bytes of memory. A text of peers
+has few of these: no body or header of RocketMQ has more than a handful of numbers with exponents,
+and Java writes at most 17 digits.
 """
 
 import re
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from .._errors import RemoteProtocolError
 
@@ -17,6 +18,18 @@ HARD_NUMBERS_MAX: Final = 64
 
 FRACTIONS_MAX: Final = 1 << 13
 """Most numbers of 17 characters or more with a fraction in a text that is read."""
+
+FREE_VALUES: Final = 1 << 15
+"""Values that a text of any length may have, arrays and objects included."""
+BYTES_OF_A_VALUE: Final = 4
+"""Bytes of a longer text for each further value; ``0:0,`` has as many."""
+BYTES_OF_A_CONTAINER: Final = 16
+"""Bytes of a longer text for each further array or object; the densest body, of all offsets, has
+one for a topic and a group, ``"t1@g":{0:123},``."""
+
+_VALUE_BYTES: Final = 64
+_CONTAINER_BYTES: Final = 200
+_MEMORY_PER_BYTE: Final = 4
 
 _HARD: Final = 280
 _LONG: Final = 17
@@ -56,3 +69,50 @@ def check_numbers(raw: bytes) -> None:
         raise RemoteProtocolError(
             f"JSON with more than {FRACTIONS_MAX} fractions of {_LONG} characters and more"
         )
+
+
+class Shape(NamedTuple):
+    """The number of bytes, values and containers of a text: what it takes to read and to keep."""
+
+    size_bytes: int
+    values: int
+    """Values at most, arrays and objects included; commas within strings count, too."""
+    containers: int
+    """Arrays and objects at most."""
+
+    def plus(self, raw: bytes) -> "Shape":
+        """Return the shape of this and another piece of text."""
+        containers = raw.count(b"{") + raw.count(b"[")
+        return Shape(
+            self.size_bytes + len(raw),
+            self.values + raw.count(b",") + containers,
+            self.containers + containers,
+        )
+
+    def check(self) -> None:
+        """Raise ``RemoteProtocolError`` for more values, or containers, than any body has.
+
+        One call reads a text as a whole, and keeps all threads waiting meanwhile.
+        """
+        values = FREE_VALUES + self.size_bytes // BYTES_OF_A_VALUE
+        containers = FREE_VALUES + self.size_bytes // BYTES_OF_A_CONTAINER
+        if self.values > values or self.containers > containers:
+            raise RemoteProtocolError(
+                f"JSON of {self.size_bytes} bytes with {self.values} values, {self.containers} of "
+                f"them arrays and objects, at most {values} and {containers} are read"
+            )
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory in bytes that the values take, about, with what is made of them."""
+        return (
+            _MEMORY_PER_BYTE * self.size_bytes
+            + _VALUE_BYTES * self.values
+            + _CONTAINER_BYTES * self.containers
+        )
+
+
+def check_values(raw: bytes) -> None:
+    """Raise ``RemoteProtocolError`` as ``Shape.check``; short texts are not even looked at."""
+    if len(raw) > FREE_VALUES:
+        Shape(0, 0, 0).plus(raw).check()

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from .._errors import RemoteProtocolError
-from ._bounds import check_numbers
+from ._bounds import check_numbers, check_values
 from ._references import RefKey, resolve
 
 MAX_DEPTH: Final = 100
@@ -37,6 +37,7 @@ def loads(
     *,
     max_bytes: int = MAX_BYTES,
     max_depth: int = MAX_DEPTH,
+    is_own: bool = False,
 ) -> object:
     """Read one JSON value; keys of objects are always ``str``.
 
@@ -45,15 +46,18 @@ def loads(
     makes a value that contains itself. Raises ``RemoteProtocolError``, naming the place, for
     anything that is not JSON in this wide sense, for text that is longer than ``max_bytes`` or
     nests deeper than ``max_depth`` levels, for more numbers with exponents, or long ones, than
-    ``check_numbers`` lets pass, and for references that stand for more than the text's own length
-    and a 64th of ``max_bytes``.
+    ``check_numbers`` lets pass, more values than ``check_values``, and for references that stand
+    for more than the text's own length and a 64th of ``max_bytes``. Numbers and values of a file
+    of the server's ``is_own`` are not counted: all of it has to be read.
     """
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogatepass")
     if len(data) > max_bytes:
         raise RemoteProtocolError(f"JSON of {len(data)} bytes, at most {max_bytes} are read")
     raw = bytes(data)
-    check_numbers(raw)
+    if not is_own:
+        check_values(raw)
+        check_numbers(raw)
     has_refs = b"$ref" in raw
     if not has_refs:
         try:

@@ -5,6 +5,7 @@ RocketMQ 5.3.3, CompressionType, MessageDecoder.
 """
 
 import zlib
+from collections.abc import Iterator
 from typing import Final
 
 import lz4.frame
@@ -65,8 +66,8 @@ def decompress_body(sys_flag: int, body: bytes, *, max_bytes: int = MAX_BODY_BYT
     return data
 
 
-def unpacked_size(data: bytes, *, max_bytes: int) -> int:
-    """Return how many bytes a zlib stream unpacks to, of which it keeps ``PIECE_BYTES`` at a time.
+def unpacked_pieces(data: bytes, *, max_bytes: int) -> Iterator[bytes]:
+    """Unpack a zlib stream, ``PIECE_BYTES`` at a time.
 
     Raises ``RemoteProtocolError`` for a broken or cut stream, and, as soon as it is known, for one
     of more than ``max_bytes``.
@@ -83,7 +84,7 @@ def unpacked_size(data: bytes, *, max_bytes: int) -> int:
             raise RemoteProtocolError(f"a compressed body unpacks to more than {max_bytes} bytes")
         if not piece and not rest and not stream.eof:
             raise RemoteProtocolError("a compressed body ends too early")
-    return size_bytes
+        yield piece
 
 
 # Each reader asks for one byte more than is allowed, which tells "too long" from "just fits".

@@ -183,7 +183,7 @@ def _load(path: Path) -> dict[str, User]:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     try:
-        whole = fastjson.loads(data)
+        whole = fastjson.loads(data, is_own=True)
         assert isinstance(whole, dict)
         users: dict[str, User] = {}
         for one in whole["users"]:

@@ -44,7 +44,7 @@ def load_value(data: bytes) -> object:
 
     Raises ``RemoteProtocolError``.
     """
-    return fastjson.loads(data, max_depth=2 * fastjson.MAX_DEPTH)
+    return fastjson.loads(data, max_depth=2 * fastjson.MAX_DEPTH, is_own=True)
 
 
 def dump_plain(value: dict[str, object]) -> bytes:

@@ -62,5 +62,5 @@ class StoredMappings:
         known = self._as_json.get(mapping.topic)
         if known is None or known[0] is not mapping:
             text = mapping.queues.encode()
-            known = self._as_json[mapping.topic] = mapping, fastjson.loads(text)
+            known = self._as_json[mapping.topic] = mapping, fastjson.loads(text, is_own=True)
         return known[1]
