@@ -1,6 +1,7 @@
 """A pull is answered with what its queue holds, or waits for it, and always says where to go on."""
 
 import gc
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -399,6 +400,24 @@ class TestHolding:
         modest = await self.park(broker, 1)
         await client.send()
         assert (await modest.peer.receive()).code == ResponseCode.SUCCESS
+
+    async def test_fields_of_a_parked_pull_are_charged_as_what_they_take(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send()
+        budget = broker.context.budget
+        header = pull_header("T", 0, 1, sys_flag=6, suspend_timeout_millis=300_000)
+        used_bytes = [budget.used_bytes]
+        for fields in ({}, {f"x{n}": f"{n}" for n in range(200)}, {"x": "x" * 100_000}):
+            peer = broker.connect()
+            frame = peer.frame(RequestCode.PULL_MESSAGE, {**header.to_fields(), **fields})
+            await peer.peer.send(frame)
+            await wait_all_tasks_blocked()
+            used_bytes.append(budget.used_bytes)
+        plain, many, long = (after - before for before, after in pairwise(used_bytes))
+        assert len(broker.context.holds) == 3
+        assert plain + 200 * 100 < many
+        assert plain + 100_000 <= long
 
     async def test_what_waits_is_charged_to_its_connection(
         self, broker: TestBroker, client: Client, autojump_clock: MockClock

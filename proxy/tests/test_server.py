@@ -195,6 +195,22 @@ async def test_waiting_requests_beyond_the_budget_are_told_that_the_server_is_bu
     assert server.in_flight == 0
 
 
+async def test_fields_of_a_waiting_request_are_charged_as_what_they_take(connect: Connect) -> None:
+    handled = Handled()
+    server = handled.server()
+    used_bytes = [server.budget.used_bytes]
+    for fields in ({}, {f"x{n}": f"{n}" for n in range(200)}, {"x": "x" * 100_000}):
+        await connect(server).send(request(WAIT, fields))
+        await wait_all_tasks_blocked()
+        used_bytes.append(server.budget.used_bytes)
+    plain, many, long = (after - before for before, after in pairwise(used_bytes))
+    assert plain + 200 * 100 < many
+    assert plain + 100_000 <= long
+    handled.release.set()
+    await wait_all_tasks_blocked()
+    assert server.budget.used_bytes == used_bytes[0]
+
+
 async def test_hooks_run_after_the_handlers_and_before_the_replies(connect: Connect) -> None:
     handled, seen = Handled(), list[int]()
     server = handled.server()

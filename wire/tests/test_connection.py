@@ -5,6 +5,7 @@ import tracemalloc
 from collections.abc import Iterable
 from contextlib import suppress
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -299,3 +300,20 @@ def test_frames_before_a_bad_one_are_given_and_then_nothing_more() -> None:
     with pytest.raises(RemoteProtocolError):
         list(connection.frames())
     assert connection.kept_bytes == 0
+
+
+@pytest.mark.parametrize("serialize", SerializeType)
+def test_what_a_kept_frame_takes_is_counted(serialize: SerializeType) -> None:
+    ordinary = request(11, {f"field{n}": str(n) for n in range(14)}, b"12345")
+    assert ordinary.kept_bytes < 200  # a waiting request's flat charge is for the rest
+    texts = {f"name {n}": f"value {n}" for n in range(MAX_FIELDS)}
+    for fields in (texts, {"a": "x" * 100_000}, {"a": "x" * 100_000 + "\U0001f600"}):
+        data = encode_frame(msgspec.structs.replace(request(11, fields), serialize=serialize))[4:]
+        tracemalloc.start()
+        try:
+            frame = decode_frame(data)
+            taken = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        assert frame.fields == fields
+        assert taken < frame.kept_bytes + 4096

@@ -20,7 +20,7 @@ from .limits._budget import Account
 from .limits._quotas import has_share
 
 _REQUEST_BYTES: Final = 1024
-"""Bytes charged for a waiting request beside its body."""
+"""Bytes charged for a waiting request beside its body and its ext fields."""
 
 
 @final
@@ -48,7 +48,7 @@ class InFlight:
         """Run a handler that waits; where there are too many already, add the refusal to
         ``replies``."""
         server, limits = self._server, self._server.limits
-        size_bytes = _REQUEST_BYTES + len(request.body)
+        size_bytes = _REQUEST_BYTES + request.kept_bytes
         if (
             self._count >= limits.in_flight_per_connection
             or not has_share(self._count, limits.in_flight_total - server.in_flight)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import IntEnum
+from sys import getsizeof
 from typing import Final, final
 
 import msgspec
@@ -18,8 +19,10 @@ JAVA: Final = LanguageCode.JAVA.name
 """The language in the frames of Apache's own clients, brokers and tools."""
 
 
-MAX_FIELDS: Final = 1024
-"""Most ext fields of a header that we read; requests have some dozens."""
+MAX_FIELDS: Final = 256
+"""Most ext fields of a header that we read; requests have some dozens at most."""
+_ORDINARY_BYTES: Final = 2048
+"""Memory of the objects of some 15 ext fields."""
 
 
 @final
@@ -51,6 +54,18 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     version: int = VERSION
     serialize: SerializeType = SerializeType.JSON
     extra: dict[str, object] = {}
+
+    @property
+    def kept_bytes(self) -> int:
+        """The memory in bytes that body and ext fields take while the frame is kept.
+
+        Objects of the fields of an ordinary header, 2 KiB, are left out: they belong to what any
+        waiting request takes.
+        """
+        fields = self.fields
+        objects = sum(map(getsizeof, fields)) + sum(map(getsizeof, fields.values()))
+        texts = sum(map(len, fields.values()))
+        return len(self.body) + max(texts, getsizeof(fields) + objects - _ORDINARY_BYTES)
 
     @property
     def is_response(self) -> bool:

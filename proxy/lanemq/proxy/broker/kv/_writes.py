@@ -111,7 +111,7 @@ class KvWrites:
         KV_STATE_LOST, SERVICE_NOT_AVAILABLE while the log takes nothing.
         """
         checked = checked_write(header, frame.body)
-        size_bytes = WAITING_BYTES + len(frame.body)
+        size_bytes = WAITING_BYTES + frame.kept_bytes
         if not session.account.admits(size_bytes):
             raise Refused(ResponseCode.SYSTEM_BUSY, "too much is waiting; try again in a moment")
         account, host = self._signer(frame, session), session.peer.host

@@ -103,8 +103,8 @@ class Pulls:
     ) -> Pulled | None:
         if not isinstance(result, Parked):
             return result
-        kept_bytes = sum(map(len, frame.fields.values()))
-        self.park(result, asked, session, Answering(session, frame), kept_bytes=kept_bytes)
+        answering = Answering(session, frame)
+        self.park(result, asked, session, answering, kept_bytes=frame.kept_bytes)
         return None
 
     # For anyone in the process
