@@ -5,6 +5,7 @@ A new reader is one line of ``READERS``.
 
 import struct
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import pytest
@@ -199,7 +200,35 @@ def unread_member(value: str) -> bytes:
     return frame_of(f'{{"code":10,"opaque":1,"extFields":{{}},"x":{value}}}'.encode(), 0)
 
 
+CONTAINERS: Final = {
+    "arrays": "[]",
+    "objects": "{}",
+    "arrays of both": "[[],{}]",
+    "objects of arrays": '{"a":[]}',
+    "objects of texts": '{"a":"b"}',
+    "texts": '""',
+}
+
+
+def containers(name: str, unit: str) -> Iterator[TextReader]:
+    """Readers of headers that are full of arrays and objects."""
+    for member in ("x", "remark", "extFields"):
+        for greatest in (MAX_HEADER_BYTES, MAX_HEADER_BYTES // 4):
+            yield TextReader(
+                f"{name} as {member} in {greatest} bytes",
+                partial(nested, member, unit),
+                decode_frame,
+                greatest,
+            )
+
+
+def nested(member: str, unit: str, length: int) -> bytes:
+    value = repeated("[", unit + ",", "1]")(length - 100)
+    return frame_of(f'{{"code":10,"opaque":1,"{member}":{value}}}'.encode(), 0)
+
+
 READERS: Final = [
+    *(reader for name, unit in CONTAINERS.items() for reader in containers(name, unit)),
     *(reader for name, number in NUMBERS.items() for reader in numbers(name, number)),
     sql("conditions", "a=1", " OR a=1"),
     sql("unfinished comments", "a=----------1", " OR a=----------1"),
@@ -309,6 +338,14 @@ READERS: Final = [
 @pytest.mark.parametrize("reader", READERS, ids=[reader.name for reader in READERS])
 def test_the_time_of_a_reader_is_linear_and_bounded(reader: TextReader) -> None:
     check_reader(reader)
+
+
+@pytest.mark.parametrize("unit", CONTAINERS.values(), ids=CONTAINERS)
+def test_a_header_has_few_arrays_and_objects(unit: str) -> None:
+    decode_frame(nested("x", unit, 4 << 10))
+    for length in (5 << 10, 200 << 10, MAX_HEADER_BYTES):
+        with pytest.raises(RemoteProtocolError, match="are read"):
+            decode_frame(nested("x", unit, length))
 
 
 @pytest.mark.parametrize("name", NUMBERS)

@@ -47,7 +47,7 @@ _LONG_NAMES_MAX: Final = 1 << 14
 _WIDE_BYTES: Final = 256 << 10
 """A header that the strict decoder refuses is read up to this length: no request has a longer one,
 and long answers come from servers that write strict headers."""
-_UNREAD_BYTES: Final = 32 << 10
+_UNREAD_BYTES: Final = 4 << 10
 """Bytes of all members of a header that nobody knows; no client has more than one short one."""
 
 _NAMES: Final = frozenset(field.encode_name for field in msgspec.structs.fields(JsonHeader))
