@@ -5,6 +5,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -106,7 +107,11 @@ def test_a_registration_that_unpacks_to_too_much_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "read", [RegisterBrokerBody.decode_compressed, RegisterBrokerBody.unpacked_size]
+    "read",
+    [
+        RegisterBrokerBody.decode_compressed,
+        partial(RegisterBrokerBody.reading_bytes, is_compressed=True),
+    ],
 )
 @pytest.mark.parametrize(
     ("body", "error"),
@@ -132,7 +137,10 @@ def test_a_registration_that_is_not_taken_takes_no_memory(
 
 
 def test_the_size_of_a_registration_is_known_before_it_is_read() -> None:
-    assert RegisterBrokerBody.unpacked_size(zlib.compress(bytes(16 << 20))) == 16 << 20
+    size_bytes = RegisterBrokerBody.reading_bytes(
+        zlib.compress(bytes(16 << 20)), is_compressed=True
+    )
+    assert size_bytes == fastjson.Shape(16 << 20, 0, 0).memory_bytes
 
 
 def test_a_registration_of_more_topics_than_a_frame_has_is_refused() -> None:

@@ -59,18 +59,15 @@ class RegisterBrokerBody(Body):
         return zlib.compress(b"".join(parts), BEST_COMPRESSION)
 
     @staticmethod
-    def unpacked_size(data: bytes, *, max_bytes: int = UNPACKED_BYTES_MAX) -> int:
-        """Return how many bytes the compressed form unpacks to. Raises ``RemoteProtocolError`` for
-        a broken or cut stream, and for more than ``max_bytes``."""
-        return sum(map(len, unpacked_pieces(data, max_bytes=max_bytes)))
+    def reading_bytes(
+        data: bytes, *, is_compressed: bool, max_bytes: int = UNPACKED_BYTES_MAX
+    ) -> int:
+        """Return the memory in bytes that it takes, about, to read either form; takes none itself.
 
-    @staticmethod
-    def reading_bytes(data: bytes, *, is_compressed: bool) -> int:
-        """Return the memory in bytes that it takes, about, to read either form.
-
-        Raises ``RemoteProtocolError`` as ``unpacked_size``, and for more values than are read.
+        Raises ``RemoteProtocolError`` for more values than are read, for a broken or cut stream,
+        and for one that unpacks to more than ``max_bytes``.
         """
-        pieces = unpacked_pieces(data, max_bytes=UNPACKED_BYTES_MAX) if is_compressed else (data,)
+        pieces = unpacked_pieces(data, max_bytes=max_bytes) if is_compressed else (data,)
         shape = fastjson.Shape(0, 0, 0)
         for piece in pieces:
             shape = shape.plus(piece)
@@ -83,14 +80,11 @@ class RegisterBrokerBody(Body):
     ) -> "RegisterBrokerBody":
         """Read the compressed form, of at most ``max_bytes`` when unpacked.
 
-        A longer one takes no memory. Raises ``RemoteProtocolError`` where the stream is broken, too
-        long or cut off, or has more than ``TOPICS_MAX`` topics, or more values than are read
-        (``fastjson.Shape.check``) in all its texts together.
+        One that is refused as a whole takes no memory. Raises ``RemoteProtocolError`` as
+        ``reading_bytes``, of all its texts together, and for more than ``TOPICS_MAX`` topics.
         """
-        cls.unpacked_size(data, max_bytes=max_bytes)
-        unpacked = decompress_body(SysFlag.COMPRESSED, data, max_bytes=max_bytes)
-        fastjson.Shape(0, 0, 0).plus(unpacked).check()
-        reader = _SizedReader(unpacked)
+        cls.reading_bytes(data, is_compressed=True, max_bytes=max_bytes)
+        reader = _SizedReader(decompress_body(SysFlag.COMPRESSED, data, max_bytes=max_bytes))
         version = DataVersion.decode(reader.text(SHORT_TEXT_BYTES))
         topics = [TopicConfig.decode_text(reader.text()) for _ in range(reader.count())]
         filter_servers = fastjson.loads(reader.text(SHORT_TEXT_BYTES))
