@@ -120,9 +120,9 @@ class TopicViews:
         queue_ids = self._writable(header.topic)
         if len(queue_ids) <= PARTS_OF_A_TURN:
             return self.stats(header)
-        return self._stats_in_turns(header.topic, queue_ids, frame, session)
+        return self._long_stats(header.topic, queue_ids, frame, session)
 
-    async def _stats_in_turns(
+    async def _long_stats(
         self, topic: str, queue_ids: range, frame: Frame, session: Session
     ) -> Frame:
         async with LongAnswer.begin(session, frame.code) as answer:
