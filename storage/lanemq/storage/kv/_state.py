@@ -232,8 +232,7 @@ class State:
             elif record.op_type == OpType.COMPACT:
                 revision = decode_compact(record.body)
                 status = self._entries.history.compact(self.meta, revision, record.position)
-                answer = WriteAnswer(status is _APPLIED, record.position)
-                return Outcome(status, answer)
+                return Outcome(status, WriteAnswer(status is _APPLIED, record.position))
             elif record.op_type == OpType.TXN:
                 answer = do_txn(self._entries, decode_txn(record.body), record)
             elif record.op_type in OF_LEASES:
