@@ -2,7 +2,8 @@
 
 ``python tools/check_words.py`` reads the names of modules, classes, functions and attributes, and
 the text of code and pages. Words of our own that have to be stand in docs/glossary.md. A word that
-has an owner names one class of the product, and no other.
+has an owner names one class of the product, and no other. Texts below the command line name none
+of its commands: which command helps is for the command line to say.
 """
 
 import ast
@@ -37,7 +38,6 @@ PHRASES: Final = {
     "let go of": "release, give up",
     "mend": "fix",
     "mended": "fixed",
-    "not any more": "no longer",
     "taker": "receiver, or who it is",
 }
 OWNERS: Final = {
@@ -60,6 +60,24 @@ OWNERS: Final = {
     "Verdict": "storage/lanemq/storage/derive/_compare.py",
 }
 """Class or alias -> the one module of the product that may define it."""
+COMMAND: Final = re.compile(
+    r"`lanemq +[a-z]+|\blanemq +(?:admin|bench|compat|kv|namesrv|serve|spark|store)\b"
+)
+"""A command in a text. Without quotes, "a lanemq broker" and "a lanemq proxy" are servers."""
+
+
+def advised_commands(path: str, tree: ast.AST) -> Iterator[tuple[int, str, str]]:
+    """Iterate over commands in strings of a module below the command line, as ``coined_names``."""
+    if not {"cli", "cli.py", "__main__.py"}.isdisjoint(path.split("/")):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for found in COMMAND.finditer(node.value):
+                line = node.lineno + node.value.count("\n", 0, found.start())
+                yield line, found[0], "what is wrong or a call; the advice is the command line's"
+
+
+NO_LONGER: Final = re.compile(r"\b(?:can)?not\b[^.;:()\"]{0,90}?\bany[\s#]+more\b", re.IGNORECASE)
 
 
 def second_owners(path: str, tree: ast.Module) -> Iterator[tuple[int, str, str]]:
@@ -98,6 +116,8 @@ def coined_phrases(text: str) -> Iterator[tuple[int, str, str]]:
         pattern = r"\b" + phrase.replace(" ", r"[\s#]+") + r"s?\b"
         for found in re.finditer(pattern, text, re.IGNORECASE):
             yield text.count("\n", 0, found.start()) + 1, phrase, instead
+    for found in NO_LONGER.finditer(text):
+        yield text.count("\n", 0, found.start()) + 1, found[0], "no longer"
 
 
 def main() -> None:
@@ -114,6 +134,7 @@ def main() -> None:
             found += coined_names(path.stem, tree)
             if name.split("/")[1:2] == ["lanemq"] and name.split("/")[0] in PRODUCT:
                 found += second_owners(name, tree)
+                found += advised_commands(name, tree)
         for line, word, instead in found:
             is_fine = False
             print(f"{path.relative_to(ROOT)}:{line}: instead of {word!r} write {instead}")

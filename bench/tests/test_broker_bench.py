@@ -82,7 +82,7 @@ def test_the_machine_is_described_by_itself() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("java")
 def test_a_short_run_measures_everything_on_both_servers() -> None:
-    arguments = ["broker", "--rounds", "1", "--seconds", "0.3", "--warm-up", "0.3", "--json"]
+    arguments = ["broker", "--rounds", "1", "--seconds", "1", "--warm-up", "0.3", "--json"]
     result = CliRunner().invoke(bench, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)

@@ -99,10 +99,25 @@ def test_the_snapshot_has_the_entries_in_their_order(tmp_path: Path) -> None:
 
 @pytest.mark.peers
 @pytest.mark.slow
+def test_blocking_clients_measure_the_same(tmp_path: Path) -> None:
+    arguments = ["kv", "--against", "etcd", "--client", "python", "--folder", str(tmp_path)]
+    options = ["--rounds", "1", "--seconds", "1", "--warm-up", "0.1", "--json"]
+    result = CliRunner().invoke(bench, [*arguments, *options], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert printed["missing"] == {}
+    assert set(printed["ratios"]) == set(KV_MEASURES)
+    for rows in printed["samples"].values():
+        assert set(rows) == set(KV_MEASURES)
+        assert all(rates[0] > 0 for rates in rows.values())
+
+
+@pytest.mark.peers
+@pytest.mark.slow
 def test_a_short_run_measures_everything(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Beside etcd on PATH, or the one that is built; and without one that can be."""
     require_tools("go")
-    arguments = ["kv", "--against", "etcd", "--rounds", "1", "--seconds", "0.3", "--warm-up", "0.1"]
+    arguments = ["kv", "--against", "etcd", "--rounds", "1", "--seconds", "1", "--warm-up", "0.1"]
     options = ["--folder", str(tmp_path), "--json"]
     result = CliRunner().invoke(bench, [*arguments, *options], catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -137,4 +152,6 @@ async def test_a_hundred_thousand_entries_come_and_go(tmp_path: Path) -> None:
     assert 0 < size.rss_mib <= RSS_MAX_MIB
     assert size.rss_read_mib <= RSS_MAX_MIB
     assert size.start_s > 0
-    assert 0 < size.redone <= WRITES + 1  # not the import, which is durable by then
+    # The import's records, a hundred or more, are durable by then. A broker that looks at its
+    # history just then adds a few of its own.
+    assert 0 < size.redone < WRITES + 20

@@ -154,7 +154,7 @@ def test_a_short_run_with_java_loses_nothing() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("java")
 def test_a_short_run_measures_the_listener_beside_the_direct_way() -> None:
-    arguments = ["logical", "--rounds", "1", "--seconds", "0.3", "--warm-up", "0.3", "--json"]
+    arguments = ["logical", "--rounds", "1", "--seconds", "1", "--warm-up", "0.3", "--json"]
     result = CliRunner().invoke(bench, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)

@@ -72,7 +72,7 @@ def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert process.stdout is not None
         yield msgspec.json.decode(process.stdout.readline())["namesrv"]
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
 
 
 def ask(command: str, **arguments: object) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def test_a_client_that_fails_ends_the_bench_with_one_line(monkeypatch: pytest.Mo
 @pytest.mark.usefixtures("java")
 def test_a_short_run_measures_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lanemq.bench.clients._sdk.STORED", 10_000)
-    arguments = ["sdk", "--rounds", "1", "--seconds", "0.3", "--warm-up", "0.3", "--json"]
+    arguments = ["sdk", "--rounds", "1", "--seconds", "1", "--warm-up", "0.3", "--json"]
     result = CliRunner().invoke(bench, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)

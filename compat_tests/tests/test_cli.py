@@ -50,6 +50,13 @@ def test_a_target_and_servers_exclude_each_other() -> None:
     assert "leave --servers out" in shown
 
 
+@pytest.mark.parametrize("more", [[], ["--report", "x.json"], ["--servers", "lanemq"]])
+def test_cells_are_added_to_a_report_of_one_server(more: list[str]) -> None:
+    status, shown = invoke("run", "--add", *more)
+    assert status == 2
+    assert "--add needs --report, and one of --servers" in shown
+
+
 @pytest.mark.parametrize(("outcome", "status"), [("passed", 0), ("failed", 1)])
 def test_the_exit_status_says_whether_a_cell_failed(
     outcome: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -182,15 +182,24 @@ def test_threads_are_given_ports_of_their_own() -> None:
 
 
 def test_ports_are_given_out_once_though_nobody_listens_there_yet() -> None:
-    given = [free_port(1, -2) for _ in range(100)]
+    given = [free_port(1, -2) for _ in range(50)]
     ports = {port + distance for port in given for distance in (0, 1, -2)}
     assert len(ports) == 3 * len(given)
 
 
 def test_a_broker_has_its_logical_ports_to_itself() -> None:
-    given = [free_port(1, -2) for _ in range(100)]
+    given = [free_port(1, -2) for _ in range(50)]
     ports = {port + distance for port in given for distance in (0, 1, -2, 10, 8)}
     assert len(ports) == 5 * len(given)
+
+
+def test_a_proxy_has_the_ports_of_all_its_brokers_to_itself() -> None:
+    distances = range(-2, 51)
+    proxies = [free_port(-2, *range(10, 60, 10)) for _ in range(6)]
+    others = [free_port(1, -2) for _ in range(30)]
+    ports = {port + distance for port in proxies for distance in distances}
+    assert len(ports) == len(proxies) * len(distances)
+    assert ports.isdisjoint(port + distance for port in others for distance in range(-2, 14))
 
 
 def test_no_other_process_is_given_the_ports_of_a_server_that_is_down() -> None:
@@ -233,6 +242,19 @@ def test_ports_that_are_given_out_singly_are_in_no_block_that_is_given_out_again
         block.reservation.close()
 
 
+def test_a_process_with_many_proxies_has_no_more_ports_than_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_ports, "OWN_MAX", 9)
+    ports = Ports()
+    for _ in range(5):
+        ports.take(1, 50)
+        ports.take(1)
+    assert len(ports._blocks) <= 9
+    for block in ports._blocks:
+        block.reservation.close()
+
+
 def test_distances_beyond_a_block_are_refused() -> None:
     with pytest.raises(ValueError, match="no room"):
-        free_port(1, 20)
+        free_port(1, 70)

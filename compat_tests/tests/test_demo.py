@@ -11,6 +11,7 @@ from rich.console import Console
 
 from lanemq.compat import PeersMissing
 from lanemq.compat.demo._demo import run_demo
+from lanemq.compat.demo._drain import Drained
 from lanemq.compat.demo._migration import Moved
 from lanemq.compat.demo._spark import ReadBySpark, show_read
 from lanemq.compat.demo._stages import STAGES, Staged
@@ -38,6 +39,10 @@ async def test_java_and_python_understand_each_other() -> None:
     assert "broker-a -> broker-b -> broker-a" in shown
     assert "Java 4.9.7" in shown
     assert "unnoticed" in shown
+    assert "an Apache broker that is drained" in shown
+    assert "Java 3.2.6" in shown
+    assert shown.count("unnoticed") == 2
+    assert re.search(r"\(lost 0, twice 0\)", shown)
     if importlib.util.find_spec("pyspark") is None:
         assert "without Spark: lanemq[spark] is not installed" in shown
     else:
@@ -58,6 +63,7 @@ async def test_without_a_jdk_the_demo_shows_python_and_says_so(
     assert "broker-a -> broker-b -> broker-a" in shown
     assert "unnoticed" in shown
     assert "without Java: JDK 17" in shown
+    assert "not shown: an Apache broker that is drained behind lanemq proxy" in shown
 
 
 async def test_without_a_jdk_that_is_required_the_demo_fails(
@@ -94,6 +100,23 @@ def test_whatever_a_client_notices_of_a_move_is_named(
         longest_s=0.1,
     )
     assert replace(moved, **changed).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, "unnoticed"),
+        ({"received": (0, 2)}, "1 messages lost"),
+        ({"received": (0, 2, 1, 2)}, "1 messages twice"),
+        ({"refused": 3}, "3 sends failed"),
+        ({"queues": (("a 0", "b 0"), ("b 0",))}, "other queues"),
+    ],
+)
+def test_whatever_a_client_notices_of_a_drain_is_named(
+    changed: dict[str, Any], verdict: str
+) -> None:
+    queues = ("a 0", "b 0"), ("a 0", "b 0")
+    assert replace(Drained("b", "a", 3, 0, (0, 2, 1), queues, 0.1), **changed).verdict == verdict
 
 
 def in_stages(**changed: tuple[float, float]) -> Staged:

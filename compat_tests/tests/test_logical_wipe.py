@@ -17,6 +17,7 @@ from lanemq.compat.servers._mqadmin import open_mqadmin
 from lanemq.compat.servers._waiting import PATIENT_PRODUCER, PATIENT_S, until
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.admin import AdminClient, open_admin
+from lanemq.wire import retry_topic
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import logical_broker_number
 
@@ -77,7 +78,10 @@ async def test_what_clients_see_of_a_broker_that_is_closed_for_writing(
         numbers = {index % FAKE_BROKERS for index, name in ends.items() if name == closed}
         assert len(numbers) == FAKE_BROKERS / 2  # none ends at both real brokers
         assert await permissions(admin, topic) == dict.fromkeys(range(FAKE_BROKERS), RW)
-        async with cell.consumer(topic) as consumer:
+        group, addresses = cell.name("group"), [one["broker"] for one in facts["brokers"]]
+        async with cell.consumer(topic, group=group) as consumer:
+            # A broker that registers a new topic takes back what was wiped before.
+            await cell.cluster.control.until_routed(retry_topic(group), addresses)
             async with cell.producer() as producer:
                 before = [b"before %d" % number for number in range(8)]
                 for body in before:

@@ -115,7 +115,8 @@ async def test_mqadmin_asks_a_broker_of_lanemq_that_writes_both(
         name, _, rest = printed.partition(" ")
         assert name
         assert rest == "check doing, please wait and get the result from log... \n"
-        lines = (await trio.to_thread.run_sync(ours, *args)).splitlines()
+        patient = ("--timeout", str(PATIENT_S))
+        lines = (await trio.to_thread.run_sync(ours, *args, *patient)).splitlines()
         assert lines[0].startswith(f"{name} | 127.0.0.1:")
         assert lines[1].startswith("check all topic finish, all topic is ready, checkSize: ")
         assert lines[2] == "safe to switch to RocksDB alone: yes"

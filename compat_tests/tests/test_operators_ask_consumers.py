@@ -89,7 +89,7 @@ async def test_a_listener_tells_operators_the_truth(
                 offsets = await admin.consumer_offsets(broker, GROUP, TOPIC)
                 return offsets == {consumer.client_id: {queue: 5}}
 
-            await until(passed_over, within_s=60)
+            await until(passed_over)
 
             status = await tools.run(
                 *("consumerStatus", "-n", cluster.name_server, "-g", GROUP),
@@ -125,7 +125,7 @@ async def test_a_listener_tells_operators_the_truth(
                 *("-g", GROUP, "-d", consumer.client_id),
             )
             assert "consumeResult=CR_SUCCESS" in printed.out, printed
-        assert heard.count(b"2") == 2
+        assert 2 <= heard.count(b"2") <= 1 + printed.runs
         assert heard.count(b"4") == 3
 
 

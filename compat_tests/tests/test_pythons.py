@@ -10,6 +10,7 @@ import pytest
 
 from lanemq.testkit.peers import missing
 from lanemq.testkit.pythons import REQUIRED, interpreter
+from lanemq.testkit.servers import patient
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +19,7 @@ import asyncio, pathlib, subprocess, sys
 from lanemq.sdk import ConsumeFrom, Message
 from lanemq.sdk.aio import ConcurrentListener, open_producer, open_push_consumer
 
-bin, examples, data = map(pathlib.Path, sys.argv[1:])
+bin, examples, data = map(pathlib.Path, sys.argv[2:])
 
 async def round_trip(name_servers):
     seen = asyncio.Queue()
@@ -38,16 +39,17 @@ with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
     address = next(line.split()[2] for line in server.stdout if line.startswith("name server"))
     while server.stdout.readline() != "ready\\n":
         pass
+    patient = sys.argv[1].replace("ADDRESS", address)
     for example in "quickstart.py", "blocking.py":
-        subprocess.run([sys.executable, examples / example, address], check=True, timeout=120)
-    asyncio.run(round_trip(address))
-    subprocess.run([bin / "lanemq", "kv", "create", "-n", address], check=True, timeout=60)
-    subprocess.run([bin / "lanemq", "kv", "put", "k", "v", "-n", address], check=True, timeout=60)
+        subprocess.run([sys.executable, examples / example, patient], check=True, timeout=600)
+    asyncio.run(round_trip(patient))
+    subprocess.run([bin / "lanemq", "kv", "create", "-n", address], check=True, timeout=300)
+    subprocess.run([bin / "lanemq", "kv", "put", "k", "v", "-n", address], check=True, timeout=300)
     server.terminate()
 print("server ended by", server.returncode)
 for task in ["convert", "--to", "rocksdb"], ["verify"]:
     done = [bin / "lanemq", "store", task[0], data, *task[1:]]
-    subprocess.run(done, check=True, timeout=120)
+    subprocess.run(done, check=True, timeout=300)
 """
 
 
@@ -69,7 +71,7 @@ def test_all_of_it_works_with_a_newer_python(version: str, tmp_path: Path) -> No
     run(*pip, "--constraint", ROOT / "constraints.txt", f"{ROOT}[server]")
     script = tmp_path / "round_trip.py"
     script.write_text(ROUND_TRIP)
-    arguments = (home / "bin", ROOT / "examples", tmp_path / "data")
+    arguments = (patient("ADDRESS"), home / "bin", ROOT / "examples", tmp_path / "data")
     printed = run(home / "bin" / "python", "-W", "error", script, *arguments)
     for line in ("all ten are there", "by asyncio", "server ended by 0", "version 1"):
         assert line in printed

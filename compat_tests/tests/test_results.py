@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from lanemq.compat import CellResult
-from lanemq.compat.matrix._report_file import write_report
+from lanemq.compat.matrix._report_file import added_to, write_report
 from lanemq.compat.matrix._results import Report, count_outcomes, decode_report, encode_report
 from lanemq.compat.matrix._show import show_matrix
+from lanemq.compat.scenarios import SCENARIOS
 
 CELLS = [
     CellResult("java-4.9.7", "lanemq", "send-sync", "passed", "", 1.25),
@@ -86,3 +87,20 @@ def test_the_terminal_shows_one_table_for_each_server_and_each_reason_once() -> 
     assert shown.count("no <pull> consumer") == 1
     assert "status: [bold]expected" in shown  # a reason is not markup
     assert shown.rstrip().endswith("1 passed, 1 failed, 2 not applicable")
+
+
+def test_cells_of_a_later_run_are_added_in_the_order_of_a_whole_run(tmp_path: Path) -> None:
+    def cell(client: str, scenario: str, outcome: str = "passed") -> CellResult:
+        return CellResult(client, "lanemq", scenario, outcome, "", 1.0)  # type: ignore[arg-type]
+
+    path = tmp_path / "report.json"
+    old = [cell("java-4.9.7", "send-sync"), cell("python", "send-sync", "failed")]
+    write_report(path, Report(BEGUN, "0.1.0", old))
+    new = [cell(client, name) for client in ("python", "java-4.9.7") for name in ("pull",)]
+    again = [*new, cell("python", "send-sync")]
+    added = added_to(path, Report(BEGUN.replace(day=30), "0.2.0", again))
+    assert (added.begun, added.lanemq) == (BEGUN, "0.1.0")
+    order = [name for name in SCENARIOS if name in ("pull", "send-sync")]
+    assert added.cells == [
+        cell(client, name) for client in ("java-4.9.7", "python") for name in order
+    ]

@@ -17,7 +17,7 @@ import trio
 from lanemq.compat import Cell, Cluster, apache_cluster, open_client, running, walk_log
 from lanemq.compat.servers._apache import TEST_STORE
 from lanemq.compat.servers._mqadmin import open_mqadmin
-from lanemq.compat.servers._waiting import PATIENT_CLIENT, PATIENT_PRODUCER
+from lanemq.compat.servers._waiting import PATIENT_CLIENT, PATIENT_PRODUCER, patient
 from lanemq.sdk import (
     ClientOptions,
     Compression,
@@ -279,8 +279,8 @@ async def traces(cluster: Cluster, version: str, folder: Path) -> None:
         await producer.send(Message(topic=topic, body=b"without keys"))
         await inbox.wait_for(2)
     query = ("queryMsgTraceById", "-n", cluster.name_server, "-i", result.message_id)
-    with trio.fail_after(WAIT_S):
-        async with open_mqadmin(version, folder) as mqadmin:
+    async with open_mqadmin(version, folder) as mqadmin:
+        with trio.fail_after(WAIT_S):  # once it is built
             while True:  # the index of the broker is a moment behind
                 printed = await mqadmin.run(*query)
                 if "#ConsumerGroup" in printed.out and "#ProducerGroup" in printed.out:
@@ -337,7 +337,7 @@ async def documents(cluster: Cluster, folder: Path) -> None:
         await cluster.control.create_topic(topic)
     for number, block in enumerate(BLOCKS):
         path = folder / f"block_{number}.py"
-        path.write_text(block.replace("127.0.0.1:9876", cluster.name_server))
+        path.write_text(block.replace("127.0.0.1:9876", patient(cluster.name_server)))
     for path, says in (
         (folder / "block_0.py", "TransactionState.COMMIT"),
         (folder / "block_1.py", "b'A QUESTION'"),
@@ -345,7 +345,7 @@ async def documents(cluster: Cluster, folder: Path) -> None:
         (ROOT / "examples" / "request_reply.py", "the sum of 20 22 is 42"),
     ):
         result = await trio.run_process(
-            [sys.executable, str(path), cluster.name_server],
+            [sys.executable, str(path), patient(cluster.name_server)],
             capture_stdout=True,
             env={"HOME": str(folder), "PATH": ""},
         )

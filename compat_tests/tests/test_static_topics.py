@@ -1,6 +1,7 @@
 """Static topics of 5.x, made by mqadmin at Apache's brokers: the SDK and its tools use them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,8 @@ from click.testing import CliRunner
 from lanemq.compat import Cluster, apache_broker, apache_name_server, free_port, running
 from lanemq.compat.servers._apache import TEST_STORE
 from lanemq.compat.servers._mqadmin import MqadminShell, open_mqadmin
-from lanemq.compat.servers._waiting import PATIENT_PRODUCER, PATIENT_S, until
+from lanemq.compat.servers._waiting import PATIENT_CLIENT, PATIENT_PRODUCER, PATIENT_S, until
 from lanemq.sdk import (
-    ClientOptions,
     ConcurrentListener,
     ConsumeFrom,
     LanemqError,
@@ -73,7 +73,7 @@ async def test_the_sdk_sends_to_a_static_topic_and_reads_it_while_it_is_moved(
         options = PushOptions(
             consume_from=ConsumeFrom.FIRST_OFFSET,
             rebalance_interval_s=0.5,
-            client=ClientOptions(route_refresh_s=0.5),
+            client=replace(PATIENT_CLIENT, route_refresh_s=0.5),
         )
         async with (
             open_producer(
@@ -150,6 +150,7 @@ async def until_at(admin: AdminClient, broker: str, queues: int) -> None:
 
 def show(cluster: Cluster) -> str:
     arguments = ["topicRoute", "-n", cluster.name_server, "-t", TOPIC, "-l"]
+    arguments += ["--timeout", str(PATIENT_S)]
     result = CliRunner().invoke(admin_commands, arguments)
     assert result.exit_code == 0, result.output
     return result.stdout

@@ -5,6 +5,7 @@ for every change of stage there is another broker that is killed before it. All 
 once, with the same client processes, because clients take up to half a minute to notice.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -46,6 +47,10 @@ AWAKE_AFTER_KILL = ("java-5.3.3", "python")
 # gives up its queues, and forgets all of their offsets but one that it has not reported yet. It
 # takes them back from the start where its question for an offset fails.
 STEADY = ("java-4.9.7", "java-5.3.3", "python")
+REMEMBERED_S = 50.0
+"""A pause within which the SDK surely knows what it had read of a queue whose lock has ended with
+the connection, and could not commit: it remembers that for a minute. A busy machine may take longer
+for a restart."""
 JOURNEY = (Stage.FILES, Stage.BOTH, Stage.ROCKSDB, Stage.BOTH, Stage.FILES)
 TOPIC, QUEUES = "live", 4
 SETTINGS = {"flushConsumerOffsetInterval": "300"}
@@ -54,7 +59,7 @@ PERSISTED_S = 5.0
 GOING_ON = 10
 """Messages of each sender that each group must get before the next restart."""
 BETWEEN_SENDS_S = 0.1
-WAIT_S = 90.0
+WAIT_S = 180.0
 
 Offsets = dict[tuple[str, int], int]
 """Group and queue id -> committed offset."""
@@ -71,11 +76,16 @@ class Group:
         self.bodies: set[bytes] = set()
         self.offsets: dict[int, list[int]] = defaultdict(list)
         """Queue id -> offsets in the order in which they came."""
+        self.longest_pause_s = 0.0
+        """The longest time in which no message came."""
+        self._last_s = math.inf
         self._came = trio.Event()
 
     def deliver(self, delivery: Delivery) -> None:
         """Take note of one call of the listener."""
         message = delivery.message
+        self.longest_pause_s = max(self.longest_pause_s, delivery.at_s - self._last_s)
+        self._last_s = delivery.at_s
         offsets, persisted = self.offsets[message.queue_id], self._persisted(message.queue_id)
         if message.queue_offset < persisted and message.queue_offset in offsets:
             self.back.append(f"{message.queue_id}: {message.queue_offset} after {persisted}")
@@ -166,6 +176,8 @@ class OffsetWatch:
         self._stand = stand
         self._seen: list[tuple[float, Offsets]] = []
         self._killed_s = -1.0
+        self.steady: set[str] = set()
+        """The groups that commit no offset before one that they have committed."""
         self.backwards: list[str] = []
 
     async def run(self) -> None:
@@ -191,7 +203,7 @@ class OffsetWatch:
         self.backwards += [
             f"{place}: {offset} became {now.get(place)}"
             for place, offset in last.items()
-            if now.get(place, -1) < offset
+            if place[0] in self.steady and now.get(place, -1) < offset
         ]
         self._seen.append((trio.current_time(), now))
 
@@ -274,6 +286,8 @@ async def start_groups(
         opening = cell.consumer(TOPIC, group=name, orderly=orderly)
         consumer = await consumers.enter_async_context(opening)
         group = traffic.groups[cell.client] = Group(partial(watch.persisted, name))
+        if cell.client in STEADY:
+            watch.steady.add(name)
         cell.driver.listen(consumer.name, group.deliver)
 
 
@@ -293,7 +307,8 @@ def check(traffic: Traffic, watch: OffsetWatch, view: StoreView, *, killed: bool
             assert group.jumps == [], client
         if client in STEADY:
             assert group.back == [], client
-            assert killed or group.repeated == 0, client
+            forgets = client == "python" and group.longest_pause_s > REMEMBERED_S
+            assert killed or forgets or group.repeated == 0, (client, group.longest_pause_s)
 
 
 RUNS = (

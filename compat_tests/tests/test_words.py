@@ -36,6 +36,9 @@ def test_a_module_of_such_a_name_is_found(stem: str, line: int | None) -> None:
         ("# The queue is let go\n# of here.", [(1, "release, give up")]),
         ("Its crews work.", [(1, "worker pool")]),
         ("The caretaker lets it go, of course.", []),
+        ("It is not\n# known any more.", [(1, "no longer")]),
+        ("It cannot be read any more", [(1, "no longer")]),
+        ("It is not known. Nothing waits any more", []),
     ],
 )
 def test_phrases_of_our_own_making_are_found(text: str, found: list[tuple[int, str]]) -> None:
@@ -53,6 +56,23 @@ def test_phrases_of_our_own_making_are_found(text: str, found: list[tuple[int, s
 )
 def test_a_word_with_an_owner_names_nothing_else(path: str, source: str, found: list[str]) -> None:
     assert [name for _, name, _ in check_words.second_owners(path, ast.parse(source))] == found
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "found"),
+    [
+        ("sdk/lanemq/sdk/x.py", 'raise E(f"run `lanemq admin {name}`")', ["`lanemq admin"]),
+        ("sdk/lanemq/sdk/x.py", '"""\n``lanemq broker``: it."""', ["`lanemq broker"]),
+        ("sdk/lanemq/sdk/x.py", 'a = ("use lanemq "\n"store repair")', ["lanemq store"]),
+        ("sdk/lanemq/sdk/x.py", '"a lanemq broker stores it" # `lanemq kv`', []),
+        ("sdk/lanemq/sdk/admin/cli/x.py", '"`lanemq admin topicList`"', []),
+    ],
+)
+def test_a_text_below_the_command_line_names_no_command(
+    path: str, source: str, found: list[str]
+) -> None:
+    named = check_words.advised_commands(path, ast.parse(source))
+    assert [text for _, text, _ in named] == found
 
 
 def test_owners_define_their_words() -> None:

@@ -1,7 +1,7 @@
 """A broker with ACL does nothing of what it refuses, and its accounts change while it runs."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import pytest
@@ -11,16 +11,19 @@ from trio.testing import MockClock
 from lanemq.proxy.acl import AccountControl, AccountFiles
 from lanemq.proxy.acl._control import LOOK_S, SETTLED_S
 from lanemq.proxy.acl._refusals import LINES_MAX, PERIOD_S
+from lanemq.proxy.acl._signature_check import SignatureCheck
 from lanemq.proxy.broker import BrokerConfig
-from lanemq.proxy.net._dispatch import BODY_BYTES_MAX
+from lanemq.proxy.net._dispatch import BODY_BYTES_MAX, TEXT_BODY_BYTES_MAX
 from lanemq.testkit.logical.cluster import CLIENT_HOST, open_logical_cluster
 from lanemq.testkit.proxy.accounts import shared_accounts
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, send_header
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import RequestCode, ResponseCode
-from lanemq.wire.bodies import KVTable
+from lanemq.wire.bodies import ConsumeStats, KVTable, LockBatch, LockBatchResult, MessageQueue
+from lanemq.wire.frame import Frame
 from lanemq.wire.headers import ConsumeMessageDirectly, ConsumerSendMsgBack, ViewMessage
+from lanemq.wire.logical import LOCK_FIELD, LOGICAL_QUEUE_BROKER
 
 CHIEF = ("chief12", "secret-of-chief")
 CLERK = ("clerk12", "secret-of-clerk")
@@ -118,15 +121,51 @@ async def test_one_way_requests_are_refused_without_an_answer(broker: TestBroker
     assert await refused_requests(broker) == 1
 
 
-async def test_a_heartbeat_too_long_to_be_read_is_not_read_for_its_permissions(
-    broker: TestBroker,
+@pytest.mark.parametrize("account", [None, ("clerk12", "guessed"), CLERK])
+async def test_a_body_too_long_for_its_code_is_neither_hashed_nor_read(
+    broker: TestBroker, account: tuple[str, str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body = b"[" * (BODY_BYTES_MAX + 1)
-    answer = await broker.connect(account=None).call(RequestCode.HEART_BEAT, body=body)
-    assert answer.remark == REMARK.format("No accessKey is configured")
-    answer = await broker.connect(account=CLERK).call(RequestCode.HEART_BEAT, body=body)
-    assert answer.remark is not None
-    assert answer.remark.startswith(f"a body of {len(body)} bytes")
+    client, hashed = broker.connect(account=account), hashed_bytes(monkeypatch)
+    for code, most_bytes in (
+        (RequestCode.HEART_BEAT, BODY_BYTES_MAX),
+        (RequestCode.PULL_MESSAGE, TEXT_BODY_BYTES_MAX),
+        (RequestCode.QUERY_MESSAGE, TEXT_BODY_BYTES_MAX),
+        (RequestCode.UPDATE_BROKER_CONFIG, TEXT_BODY_BYTES_MAX),
+        (4711, BODY_BYTES_MAX),
+    ):
+        answer = await client.call(code, body=b"[" * (most_bytes + 1))
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert (answer.remark or "").startswith(f"a body of {most_bytes + 1} bytes"), answer
+    assert hashed == []
+    assert (await client.call(RequestCode.SEND_MESSAGE_V2, body=bytes(BODY_BYTES_MAX + 1))).remark
+    assert hashed == ([] if account is None else [BODY_BYTES_MAX + 1])
+
+
+async def test_a_body_is_hashed_once_for_a_request_that_is_not_signed(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its fields' order is known, or where it has a flag that queries alone have."""
+    client, forger = broker.connect(account=CLERK), broker.connect(account=("clerk12", "guessed"))
+    fields = send_header("T").to_letters()
+    assert (await client.send("T")).code == 0
+    hashed = hashed_bytes(monkeypatch)
+    for more in ({}, {"_UNIQUE_KEY_QUERY": "true"}):
+        answer = await forger.call(RequestCode.SEND_MESSAGE_V2, fields | more, bytes(1000))
+        assert "Check signature failed" in (answer.remark or "")
+    assert hashed == [1000, 1000]
+
+
+def hashed_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the lengths of the bodies that are hashed from now on."""
+    hashed: list[int] = []
+    fits = SignatureCheck._fits
+
+    def counted(self: SignatureCheck, values: Iterable[str], frame: Frame) -> bool:
+        hashed.append(len(frame.body))
+        return fits(self, values, frame)
+
+    monkeypatch.setattr(SignatureCheck, "_fits", counted)
+    return hashed
 
 
 async def test_a_changed_file_counts_within_seconds(
@@ -296,6 +335,49 @@ async def test_listeners_check_clients_and_sign_what_they_pass_on(
 
 
 @pytest.mark.slow  # a cluster of its own
+async def test_locks_through_listeners_are_those_of_an_account(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """Also at another broker, which is asked in this one's name, and where the queue goes."""
+    rights = "topicPerms: [T=PUB|SUB], groupPerms: [g=PUB|SUB]}\n"
+    write_accounts(
+        tmp_path,
+        ACCOUNTS.format("PUB|SUB")
+        + f"  - {{accessKey: weak1234, secretKey: secret-of-weak, {rights}"
+        + f"  - {{accessKey: weak5678, secretKey: secret-of-weak, {rights}",
+    )
+    async with open_logical_cluster(**shared_accounts(tmp_path)) as cluster:
+        for name in cluster.brokers:
+            (await cluster.at(name)).account = CHIEF
+        await cluster.map_all(queues=2)
+        dial = cluster.network.dialer(CLIENT_HOST)
+        host = cluster.brokers["broker1"].host
+        holder, other = [Client(Peer(await dial(host, LOGICAL_PORT))) for _ in range(2)]
+        holder.account, other.account = (
+            (name, "secret-of-weak") for name in ("weak1234", "weak5678")
+        )
+        queues = {MessageQueue("T", LOGICAL_QUEUE_BROKER, index) for index in range(4)}
+        body = LockBatch("g", "c", tuple(queues)).encode()
+
+        async def locked(client: Client) -> set[MessageQueue]:
+            answer = await client.call(RequestCode.LOCK_BATCH_MQ, body=body)
+            assert answer.code == 0, answer.remark
+            return set(LockBatchResult.decode(answer.body).lock_ok_mq_set)
+
+        for name in cluster.brokers:  # as listeners of an earlier version ask for their clients
+            old, fields = await cluster.at(name), {LOCK_FIELD: "true"}
+            assert (await old.call(RequestCode.LOCK_BATCH_MQ, fields, body)).code == 0
+        assert await locked(holder) == queues, "the same client, behind a listener of today"
+        for name in ("broker2", "broker1"):
+            assert await locked(other) == set()
+            assert (await other.call(RequestCode.UNLOCK_BATCH_MQ, body=body)).code == 0
+            assert await locked(holder) == queues
+            await cluster.migrate(0, name)
+        assert (await holder.call(RequestCode.UNLOCK_BATCH_MQ, body=body)).code == 0
+        assert await locked(other) == queues
+
+
+@pytest.mark.slow  # a cluster of its own
 async def test_listeners_find_messages_of_any_broker_for_those_who_may_read_them(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
@@ -336,3 +418,33 @@ async def test_listeners_find_messages_of_any_broker_for_those_who_may_read_them
             back = ConsumerSendMsgBack(offset=position, group="g", delay_level=-1)
             answer = await clerk.call(RequestCode.CONSUMER_SEND_MSG_BACK, back.to_fields())
             assert answer.code == 0, answer.remark
+
+
+@pytest.mark.slow  # a cluster of its own
+async def test_progress_in_logical_queues_is_that_in_topics_of_who_asks(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    write_accounts(
+        tmp_path,
+        ACCOUNTS.format("PUB|SUB")
+        + "  - {accessKey: weak1234, secretKey: secret-of-weak, groupPerms: [g=SUB]}\n",
+    )
+    async with open_logical_cluster(**shared_accounts(tmp_path)) as cluster:
+        for name in cluster.brokers:
+            (await cluster.at(name)).account = CHIEF
+        await cluster.map_all(queues=2)
+        dial = cluster.network.dialer(CLIENT_HOST)
+        host = cluster.brokers["broker1"].host
+        clerk, weak = [Client(Peer(await dial(host, LOGICAL_PORT))) for _ in range(2)]
+        clerk.account, weak.account = CLERK, ("weak1234", "secret-of-weak")
+        assert (await clerk.heartbeat("c", consumers={"g": {"T": "*"}})).code == 0
+        place = {"topic": "T", "consumerGroup": "g", "queueId": "0"}
+        committed = {**place, "commitOffset": "0"}
+        assert (await clerk.call(RequestCode.UPDATE_CONSUMER_OFFSET, committed)).code == 0
+        brokers = [await cluster.connect("broker1") for _ in range(2)]
+        for broker, client in zip(brokers, (clerk, weak), strict=True):
+            broker.account = client.account
+            for asked in (client, broker):
+                answer = await asked.call(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "g"})
+                table = ConsumeStats.decode(answer.body).offset_table
+                assert {queue.topic for queue in table} == ({"T"} if client is clerk else set())

@@ -215,6 +215,14 @@ async def test_what_is_refused_changes_nothing_and_repeats_no_secret(
                 f"Parse Resource format error for U.\n{form}",
             ),
             (
+                await put(broker, NEW, topicPerms="," * 1000 + "T=PUB"),
+                "1001 permissions, at most 1000 are taken at once",
+            ),
+            (
+                await put(broker, NEW, topicPerms="T" + "=" * 1000 + "PUB"),
+                "a permission of 1004 characters, at most 1000",
+            ),
+            (
                 await put(broker, NEW, groupPerms="g=pub"),
                 f"Parse resource permission error for g=pub.\n{permissions}",
             ),

@@ -1,13 +1,17 @@
 """Account files are read as Apache's brokers read them, and what is wrong in one is named."""
 
+import errno
 import logging
+import os
 from pathlib import Path
 
 import pytest
+from trio.testing import MockClock
 
 from lanemq.proxy._settings import ConfigError
 from lanemq.proxy.acl import AccountFiles
 from lanemq.proxy.acl._accounts import DENY, PUB, SUB
+from lanemq.proxy.acl._control import AccountControl
 from lanemq.proxy.acl._reading import AccountFile, read_account_file
 from lanemq.testkit.proxy.brokers import signed
 from lanemq.wire.frame import request
@@ -215,4 +219,65 @@ def test_without_a_file_or_an_account_nobody_could_be_let_in(tmp_path: Path) -> 
         AccountFiles(tmp_path).read()
     write(tmp_path / "conf" / "plain_acl.yml", "accounts: []\n")
     with pytest.raises(ConfigError, match="nobody would be let in"):
+        AccountFiles(tmp_path).read()
+
+
+def test_links_count_wherever_they_lead(tmp_path: Path) -> None:
+    write(tmp_path / "mounted" / "team.yml", ONE.format("clerk12"))
+    write(tmp_path / "other.yml", ONE.format("clerk34"))
+    folder = tmp_path / "conf" / "acl"
+    folder.mkdir(parents=True)
+    (folder / "team").symlink_to(tmp_path / "mounted")
+    (folder / "one.yml").symlink_to(tmp_path / "other.yml")
+    (tmp_path / "mounted" / "round").symlink_to(folder)
+    assert sorted(AccountFiles(tmp_path).read().by_key) == ["clerk12", "clerk34"]
+
+
+@pytest.mark.parametrize("where", ["acl/own.yml", "plain_acl.yml", "acl"])
+async def test_a_file_that_cannot_be_looked_at_is_not_one_that_is_gone(
+    tmp_path: Path, where: str, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    """Its accounts would be locked out, and another file might give them more."""
+    write(tmp_path / "conf" / "plain_acl.yml", ONE.format("clerk12") + "    admin: true\n")
+    write(tmp_path / "conf" / "acl" / "own.yml", ONE.format("clerk12"))
+    control = AccountControl(AccountFiles(tmp_path))
+    caplog.clear()
+    place = tmp_path / "conf" / where
+    place.rename(tmp_path / "away")
+    place.symlink_to(tmp_path / "nowhere")
+    for _ in range(3):
+        await control.look()
+    assert not control.accounts.by_key["clerk12"].is_admin
+    (told,) = caplog.messages
+    assert str(place) in told
+    assert "the accounts read before stay in force" in told
+    with pytest.raises(ConfigError, match=where):
+        AccountFiles(tmp_path).read()
+    place.unlink()
+    (tmp_path / "away").rename(place)
+    await control.look()
+    assert not control.accounts.by_key["clerk12"].is_admin
+    (tmp_path / "conf" / "acl" / "own.yml").unlink()
+    await control.look()
+    assert control.accounts.by_key["clerk12"].is_admin, "the control: one that is gone"
+
+
+def test_a_directory_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "conf" / "plain_acl.yml", ONE.format("clerk12"))
+    write(tmp_path / "conf" / "acl" / "own.yml", ONE.format("clerk34"))
+
+    def denied(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", denied)  # the mode does not hold for root
+    with pytest.raises(ConfigError, match="conf/acl cannot be read: Permission denied"):
+        AccountFiles(tmp_path).read()
+
+
+def test_what_is_no_file_is_named_and_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "conf" / "acl").mkdir(parents=True)
+    os.mkfifo(tmp_path / "conf" / "acl" / "pipe.yml")
+    with pytest.raises(ConfigError, match=r"pipe\.yml is no file"):
         AccountFiles(tmp_path).read()

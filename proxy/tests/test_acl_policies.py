@@ -6,25 +6,29 @@ policies before default ones. Of several that match it sorts as docs/server.md s
 sorts otherwise (docs/interop.md).
 """
 
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lanemq.proxy.acl.users import _policies
 from lanemq.proxy.acl.users._policies import (
     Decider,
+    Entry,
     Policies,
     PolicyType,
-    decision,
     is_in,
     merged,
 )
-from lanemq.proxy.acl.users._resources import Resource, group_need, topic_need
-from lanemq.proxy.acl.users._table import entries_of
+from lanemq.proxy.acl.users._resources import Need, Resource, group_need, keys_need, topic_need
+from lanemq.proxy.acl.users._rules import names_group
+from lanemq.proxy.acl.users._table import User, UserType, entries_of
 from lanemq.wire.bodies import PolicyEntryInfo, PolicyInfo
-from lanemq.wire.requests import Action
+from lanemq.wire.kv import KeySpan, after_key, all_keys, parse_span
+from lanemq.wire.requests import Action, Kind
 
 NAMES: Final = ("a", "ab", "abc", "b", "ba")
 HOSTS: Final = ("10.0.0.1", "10.0.1.1", "11.0.0.1", "::1", "fe80::1")
@@ -117,7 +121,6 @@ def test_the_policy_that_decides_is_the_one_described(
     )
     policies = made_of(rules)
     says = expected(rules, kind, name, wanted, host)
-    assert decision(policies, need, host) is says
     decider = Decider(policies)
     for _ in range(2):
         assert decider.decide(need, host) is says
@@ -129,7 +132,223 @@ def test_the_order_in_which_policies_were_made_does_not_matter(
 ) -> None:
     once = list({(rule.policy, rule.resource.lower()): rule for rule in rules}.values())
     need = topic_need(name, Action.PUB)
-    assert decision(made_of(once), need, host) is decision(made_of(once[::-1]), need, host)
+    there, back = (Decider(made_of(order)) for order in (once, once[::-1]))
+    assert there.decide(need, host) is back.decide(need, host)
+
+
+# Found by name, and not by a walk over all entries
+
+
+def covers(resource: Resource, kind: Kind, name: str) -> bool:
+    """Return whether a resource is, or contains, a name of a kind."""
+    if resource.kind is Kind.ANY:
+        return True
+    if resource.kind is not kind:
+        return False
+    return name.startswith(resource.name) if resource.is_prefix else name == resource.name
+
+
+def walked(policies: Policies, need: Need, host: str) -> bool | None:
+    """Return the decision about a need that a walk over all entries finds."""
+    span = parse_span(need.name) if need.kind is Kind.TOPIC else None
+    if span is not None:
+        return walked_keys(policies, need, host)
+    for policy_type in PolicyType:
+        matching = [
+            entry
+            for entry in policies.get(policy_type, {}).values()
+            if covers(entry.resource, need.kind, need.name)
+            and entry.applies(need, host)
+            and need.is_named_by(entry.resource)
+        ]
+        if matching:
+            return min(matching, key=lambda entry: entry.rank).is_allowed
+    owner = need.owner
+    return None if owner is None or owner.owner is not None else walked(policies, owner, host)
+
+
+def walked_keys(policies: Policies, need: Need, host: str) -> bool | None:
+    span = parse_span(need.name)
+    assert span is not None
+    entries = {one: list(policies.get(one, {}).values()) for one in PolicyType}
+    named = [entry.resource.keys for found in entries.values() for entry in found]
+    rules = [keys[1] for keys in named if keys is not None and keys[0] == span.namespace]
+
+    def at(key: bytes) -> bool | None:
+        for found in entries.values():
+            nearest: list[tuple[int, tuple[bool, bool, int, bool], Entry]] = []
+            for entry in found:
+                keys = entry.resource.keys
+                if keys is not None and keys[0] == span.namespace:
+                    rule = keys[1]
+                    if key.startswith(rule.key) if rule.is_prefix else key == rule.key:
+                        length = len(rule.key) if rule.is_prefix else len(rule.key) + 1
+                        nearest.append((-length, entry.rank, entry))
+                elif covers(entry.resource, Kind.TOPIC, all_keys(span.namespace)):
+                    nearest.append((1, entry.rank, entry))
+            for _, _, entry in sorted(nearest, key=lambda one: one[:2]):
+                if entry.applies(need, host):
+                    return entry.is_allowed
+        return None
+
+    # The keys at which one rule or another begins or ends to be about them.
+    ends = [after_key(rule.key) if rule.is_prefix else rule.key + b"\0" for rule in rules]
+    places = {span.begin, *(rule.key for rule in rules), *(end for end in ends if end)}
+    is_in_span = [key for key in sorted(places) if not span.end or key < span.end]
+    said = [at(key) for key in is_in_span if key >= span.begin]
+    if span.is_any:
+        return True if True in said else False if False in said else None
+    return next((one for one in said if not one), True)
+
+
+ENTRY_NAMES: Final = (
+    *("a", "ab", "abc", "b", "%DLQ%a", "%DLQ%", "%", "%STAGE%a", "SCHEDULE_TOPIC_XXXX"),
+    *("%KV%n", "%KV%", "%KV%m", "%KV%n/a", "%KV%n/ab", "%KV%n/b", "%KV%m/a"),
+)
+NEED_NAMES: Final = (
+    *ENTRY_NAMES,
+    *("", "abcd", "%DLQ%ab", "%DLQ%%DLQ%a", "%STAGE%|x|a", "%BROKER_STAGE%a", "c_REPLY_TOPIC"),
+    *("%KV%n/a*", "%KV%n/* to b", "%KV%n/a to b", "%KV%n (any key)", "%KV%o", "%KV%n/abc"),
+    "a" * 300,
+)
+MANY: Final = st.lists(
+    st.builds(
+        Rule,
+        st.sampled_from(["Custom", "Default"]),
+        st.one_of(
+            st.sampled_from(["*", "Any:a", "any:%*", "Topic:*", "Group:*", "Cluster:*"]),
+            st.builds(
+                "{}:{}{}".format,
+                st.sampled_from(["Topic", "Group", "Cluster"]),
+                st.sampled_from(ENTRY_NAMES),
+                st.sampled_from(["", "*"]),
+            ),
+        ),
+        st.lists(
+            st.sampled_from(["Pub", "Sub", "Get", "Update", "All"]), min_size=1, max_size=3
+        ).map(tuple),
+        st.lists(st.sampled_from(NETWORKS), max_size=2).map(tuple),
+        st.booleans(),
+    ),
+    max_size=40,
+)
+NEEDS: Final = st.builds(
+    Need,
+    st.sampled_from([Kind.TOPIC, Kind.GROUP, Kind.CLUSTER]),
+    st.sampled_from(NEED_NAMES),
+    st.frozensets(
+        st.sampled_from([Action.PUB, Action.SUB, Action.GET, Action.UPDATE]), min_size=1, max_size=2
+    ),
+    keys=st.none(),
+)
+
+
+def user_of(policies: Policies) -> User:
+    return replace(User.make("u", "secret", UserType.NORMAL), policies=policies)
+
+
+@given(MANY, st.lists(NEEDS, min_size=1, max_size=20), st.sampled_from(HOSTS))
+def test_what_is_found_by_name_is_what_a_walk_over_all_entries_finds(
+    rules: list[Rule], needs: list[Need], host: str
+) -> None:
+    policies = made_of(rules)
+    user = user_of(policies)
+    entries = [entry for found in policies.values() for entry in found.values()]
+    for need in needs:
+        assert user.decider.decide(need, host) is walked(policies, need, host)
+        assert names_group({"u": user}, need.name) is any(
+            entry.resource.name and covers(entry.resource, Kind.GROUP, need.name)
+            for entry in entries
+        )
+    assert user.decider.sends_from(host) is any(
+        entry.is_allowed
+        and entry.resource.kind in (Kind.TOPIC, Kind.ANY)
+        and entry.is_about(frozenset({Action.PUB}))
+        and entry.counts_from(host)
+        for entry in entries
+    )
+
+
+class Counted(dict[Resource, Entry]):
+    """Entries that count how many of them are looked at."""
+
+    looks = 0
+
+    def get(self, *key: Any) -> Any:  # noqa: ANN401 - as of a dictionary
+        self.looks += 1
+        return super().get(*key)
+
+    def values(self) -> Any:  # noqa: ANN401
+        self.looks += len(self)
+        return super().values()
+
+    def items(self) -> Any:  # noqa: ANN401
+        self.looks += len(self)
+        return super().items()
+
+
+@pytest.mark.parametrize("name", ["x{}", "%DLQ%x{}", "%KV%x{}", "%KV%x{}/key"])
+def test_a_decision_about_one_of_many_names_looks_at_few_of_many_entries(name: str) -> None:
+    """A request may name thousands of topics, and a user have a thousand entries."""
+    resources = ["Topic:*", *(f"Topic:t{n:03}" for n in range(500))]
+    resources += [f"Topic:beginning{n:03}*" for n in range(490)]
+    entries = Counted()
+    for resource in resources:
+        ((_, made),) = entries_of(
+            (PolicyInfo("Custom", (PolicyEntryInfo(resource, ("All",), None, "Allow"),)),)
+        )
+        entries[made.resource] = made
+    decider = user_of({PolicyType.CUSTOM: entries}).decider
+    entries.looks = 0
+    for number in range(100):
+        decider.decide(topic_need(name.format(number), Action.SUB), "10.0.0.1")
+        decider.names_group(f"g{number}")
+        decider.sends_from("10.0.0.1")
+    assert entries.looks < 2000
+
+
+def test_entries_about_keys_are_looked_at_once_for_many_spans(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A request may have thousands of spans of keys, each with a thousand entries in it."""
+    looks, counts_from = 0, Entry.counts_from
+
+    def counting(entry: Entry, host: str) -> bool:
+        nonlocal looks
+        looks += 1
+        return counts_from(entry, host)
+
+    monkeypatch.setattr(Entry, "counts_from", counting)
+    rules = [Rule("Custom", f"Topic:%KV%n/k{n:03}*", ("Sub",), (), True) for n in range(950)]
+    rules += [Rule("Custom", f"Topic:%KV%n{n}/k*", ("Sub",), (), True) for n in range(100)]
+    rules.append(Rule("Custom", "Topic:%KV%n", ("Sub",), (), True))
+    decider = Decider(made_of(rules))
+    for number in range(1000):
+        name = f"%KV%n/k to k949{number:03}"
+        assert decider.decide(topic_need(name, Action.SUB), "10.0.0.1") is True
+        span = KeySpan("n", b"k", b"k949%03d" % number)
+        assert decider.decide(keys_need(span, frozenset({Action.SUB})), "10.0.0.1") is True
+        name = f"%KV%n{number % 100}/k{number}"
+        assert decider.decide(topic_need(name, Action.SUB), "10.0.0.1") is True
+    assert looks <= len(rules)
+
+
+def test_the_addresses_of_an_entry_are_compared_once_for_many_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = 0
+
+    def counting(host: str, network: str) -> bool:
+        nonlocal compared
+        compared += 1
+        return is_in(host, network)
+
+    monkeypatch.setattr(_policies, "is_in", counting)
+    networks = tuple(f"10.8.{n // 250}.{n % 250}" for n in range(900))
+    decider = Decider(made_of([Rule("Custom", "Topic:*", ("Sub",), networks, True)]))
+    for number in range(100):
+        assert decider.decide(topic_need(f"t{number}", Action.SUB), "10.8.3.149") is True
+    assert compared <= len(networks)
 
 
 @pytest.mark.parametrize(

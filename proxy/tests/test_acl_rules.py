@@ -152,6 +152,15 @@ def test_addresses_on_the_white_list_of_an_account_need_only_its_name() -> None:
     assert judge(clerk, request(17, {"AccessKey": "other12"})) == "No acl config for other12"
 
 
+def test_a_signature_from_an_address_on_the_white_list_of_an_account_has_to_be_right() -> None:
+    """Behind a proxy every client has the proxy's address, and the proxy takes what is signed."""
+    clerk = account(white=HOST)
+    assert judge(clerk, ask(17, {"topic": "T"})) is None
+    for invented in ("x", ""):
+        forged = request(17, {"AccessKey": KEY, "topic": "T", "Signature": invented})
+        assert judge(clerk, forged) == f"Check signature failed for accessKey={KEY}"
+
+
 @pytest.mark.parametrize(
     ("pattern", "host", "is_in"),
     [

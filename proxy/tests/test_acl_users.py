@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trio.testing import MockClock
 
 from lanemq.proxy.acl.users._policies import (
     DECISIONS_REMEMBERED,
     Decider,
     Entry,
+    Policies,
     PolicyType,
-    decision,
     never_matched,
 )
 from lanemq.proxy.acl.users._resources import (
@@ -27,11 +28,16 @@ from lanemq.proxy.acl.users._resources import (
 from lanemq.proxy.acl.users._table import entries_of
 from lanemq.proxy.broker import BrokerConfig
 from lanemq.proxy.process._run import users_of
+from lanemq.testkit.logical.cluster import CLIENT_HOST, open_logical_cluster
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, pull_header
+from lanemq.testkit.proxy.peers import Peer
+from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import RequestCode as Code
 from lanemq.wire import ResponseCode
 from lanemq.wire.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from lanemq.wire.frame import Frame
+from lanemq.wire.headers import ConsumerSendMsgBack, UpdateConsumerOffset, ViewMessage
+from lanemq.wire.message import decode_offset_id
 from lanemq.wire.requests import Action, Kind
 
 CHIEF, CLERK = ("chief", "of-chief"), ("clerk", "of-clerk")
@@ -70,6 +76,10 @@ async def permit(
 
 
 # Which entry decides
+
+
+def decision(policies: Policies, need: Need, host: str) -> bool | None:
+    return Decider(policies).decide(need, host)
 
 
 def entry(resource: str, *, is_allowed: bool, networks: tuple[str, ...] = ()) -> Entry:
@@ -193,6 +203,26 @@ async def test_a_refusal_has_the_code_and_the_words_of_apache(
     assert broker.context.access_control.refusals.count == 1
 
 
+async def test_a_nearer_denial_of_one_action_takes_what_the_other_allows(
+    broker: TestBroker,
+) -> None:
+    """As at 5.3.3: one entry decides about a request, the nearest about any of its actions."""
+    chief, clerk = broker.connect(account=CHIEF), broker.connect(account=CLERK)
+    await chief.send("orders")
+    assert (await permit(chief, "Topic:*", "Sub")).code == 0
+    assert (await permit(chief, "Group:g", "Sub", "Update")).code == 0
+    commit = UpdateConsumerOffset("g", "orders", 0, 0).to_fields()
+    assert (await clerk.call(Code.UPDATE_CONSUMER_OFFSET, commit)).code == 0
+    assert (await permit(chief, "Topic:orders", "Update", decision="Deny")).code == 0
+    answer = await clerk.call(Code.UPDATE_CONSUMER_OFFSET, commit)
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert (answer.remark or "").endswith("the decision is deny.")
+    pulled = await clerk.call(Code.PULL_MESSAGE, pull_header("orders", 0, 0).to_fields())
+    assert pulled.code == 0, "a request with the other action alone"
+    assert (await permit(chief, "Topic:orders", "Sub", decision="Allow")).code == 0
+    assert (await clerk.call(Code.UPDATE_CONSUMER_OFFSET, commit)).code == 0, "it replaces"
+
+
 async def test_a_user_may_what_its_policies_allow(broker: TestBroker) -> None:
     chief, clerk = broker.connect(account=CHIEF), broker.connect(account=CLERK)
     assert (await permit(chief, "Topic:T", "Pub", "Sub")).code == 0
@@ -234,6 +264,49 @@ async def test_what_changes_things_needs_a_policy(
     assert f"no permission to access {resource} from" in answer.remark
 
 
+async def test_who_consumes_as_a_group_changes_no_topic_of_its_dead_letters(
+    broker: TestBroker,
+) -> None:
+    chief, clerk = broker.connect(account=CHIEF), broker.connect(account=CLERK)
+    assert (await permit(chief, "Group:g", "Pub", "Sub", "Get")).code == 0
+    assert (await chief.send("%DLQ%g", b"dead")).code == 0
+    assert [one.body for one in await clerk.messages("%DLQ%g")] == [b"dead"]
+    topic = {"topic": "%DLQ%g"}
+    changes = {"perm": "2", "readQueueNums": "9", "writeQueueNums": "9"}
+    for code in (
+        Code.UPDATE_AND_CREATE_TOPIC,
+        Code.DELETE_TOPIC_IN_BROKER,
+        Code.INVOKE_BROKER_TO_RESET_OFFSET,
+    ):
+        fields = {**topic, **changes, "group": "g", "timestamp": "0", "isForce": "true"}
+        answer = await clerk.call(code, fields)
+        assert answer.code == ResponseCode.NO_PERMISSION, code
+        assert "Topic:%DLQ%g" in (answer.remark or "")
+    config = broker.context.topics.get("%DLQ%g")
+    assert config is not None
+    assert config.read_queue_nums != 9
+    assert (await permit(chief, "Group:g", "Delete")).code == 0
+    assert (await clerk.call(Code.DELETE_TOPIC_IN_BROKER, topic)).code == 0
+
+
+async def test_rights_to_a_group_are_rights_to_its_retry_topic(broker: TestBroker) -> None:
+    """Also where the topic is found, not named."""
+    chief, clerk = broker.connect(account=CHIEF), broker.connect(account=CLERK)
+    sent = await chief.send("%RETRY%g", b"again")
+    _, position = decode_offset_id(sent.fields["msgId"])
+    seen = ViewMessage(position).to_fields()
+    assert (await clerk.call(Code.VIEW_MESSAGE_BY_ID, seen)).code == ResponseCode.NO_PERMISSION
+    assert (await permit(chief, "Group:g", "Get", "Update")).code == 0
+    assert b"again" in (await clerk.call(Code.VIEW_MESSAGE_BY_ID, seen)).body
+    assert (await permit(chief, "Group:h", "Update")).code == 0
+    offsets = broker.context.store.tables.consumer_offsets
+    offsets.put("g", "%RETRY%g", 0, 1)
+    copied = {"srcGroup": "g", "destGroup": "h", "offline": "true"}
+    assert (await clerk.call(Code.CLONE_GROUP_OFFSET, copied)).code == 0
+    assert offsets.get("h", "%RETRY%g", 0) == 1
+    assert (await clerk.send("%RETRY%g")).code == ResponseCode.NO_PERMISSION
+
+
 async def test_disabled_users_are_not_let_in(broker: TestBroker) -> None:
     chief = broker.connect(account=CHIEF)
     body = UserInfo(None, None, None, "disable").encode()
@@ -259,6 +332,14 @@ async def test_codes_may_be_open_to_all_or_to_every_user(tmp_path: Path) -> None
         assert (await broker.connect(account=None).call(Code.GET_BROKER_RUNTIME_INFO)).code == 0
         assert (await broker.connect(account=CLERK).send("T")).code == 0
         assert (await broker.connect(account=None).send("T")).code == ResponseCode.NO_PERMISSION
+        # What servers say of the clients that they speak for stays theirs, whatever the code.
+        fields, clerk = {"lanemqBornHost": "0a0000010000162e"}, broker.connect(account=CLERK)
+        for code in (Code.GET_BROKER_RUNTIME_INFO, Code.SEND_MESSAGE_V2):
+            answer = await clerk.call(code, fields)
+            assert answer.code == ResponseCode.NO_PERMISSION
+            assert "lanemqBornHost" in (answer.remark or "")
+        chief = broker.connect(account=CHIEF)
+        assert (await chief.call(Code.GET_BROKER_RUNTIME_INFO, fields)).code == 0
 
 
 # What tools do
@@ -354,6 +435,74 @@ async def test_a_name_that_need_not_be_signed_is_no_super_user(tmp_path: Path) -
             assert answer.remark == "The super user can only be update by super user"
         shown = await nobody.call(Code.AUTH_GET_USER, {"username": "chief", **named})
         assert b"of-chief" not in shown.body
+
+
+@pytest.mark.slow  # a cluster of its own
+async def test_who_signs_what_need_not_be_signed_keeps_its_rights_where_it_is_passed_on(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """A listener, and a broker whose queue has moved, write the request again: its signature is
+    no longer for that one."""
+    codes = ",".join(str(int(code)) for code in (Code.SEND_MESSAGE_V2, Code.CONSUMER_SEND_MSG_BACK))
+    inner = '{"accessKey":"chief","secretKey":"of-chief"}'
+    async with open_logical_cluster(
+        "broker1",
+        **SETTINGS,
+        store_path_root_dir=tmp_path,  # of the users, who are in real files
+        authentication_whitelist=codes,
+        inner_client_authentication_credentials=inner,
+    ) as cluster:
+        chief = await cluster.at("broker1")
+        chief.account = CHIEF
+        assert (await create_user(chief, *CLERK)).code == 0
+        assert (await permit(chief, "Topic:T", "Pub", "Sub")).code == 0
+        assert (await permit(chief, "Group:g", "Sub")).code == 0
+        assert (await permit(chief, "Topic:%LMQ%own", "Pub")).code == 0
+        await cluster.map_all(queues=2)
+        dial = cluster.network.dialer(CLIENT_HOST)
+        host = cluster.brokers["broker1"].host
+        at_listener, nobody = [Client(Peer(await dial(host, LOGICAL_PORT))) for _ in range(2)]
+        at_broker = await cluster.connect("broker1", version=407)
+        at_listener.account = at_broker.account = CLERK
+
+        async def is_taken(client: Client, light: str) -> bool:
+            lights = {"INNER_MULTI_DISPATCH": light, "DELAY": "1"}
+            answer = await client.send("T", b"x", lights, queue_id=0)
+            assert answer.code == 0 or "permission" in (answer.remark or ""), answer
+            return answer.code == 0
+
+        assert await is_taken(at_listener, "%LMQ%own")
+        await cluster.migrate(0, "broker1")
+        for client in (at_listener, at_broker):
+            assert await is_taken(client, "%LMQ%own")
+            assert not await is_taken(client, "%LMQ%other")
+        nobody.account = None
+        assert (await nobody.send("T", b"x", queue_id=1)).code == ResponseCode.NO_PERMISSION
+
+        assert (await at_listener.send("T", b"x", queue_id=1)).code == 0
+        (message,) = await at_listener.messages("T", queue_id=1, consumer_group="g")
+        back = ConsumerSendMsgBack(offset=message.log_position, group="g", delay_level=-1)
+        answer = await at_listener.call(Code.CONSUMER_SEND_MSG_BACK, back.to_fields())
+        assert answer.code == 0, answer.remark
+        answer = await nobody.call(Code.CONSUMER_SEND_MSG_BACK, back.to_fields())
+        assert answer.code == ResponseCode.NO_PERMISSION
+
+
+@pytest.mark.parametrize("checks_policies", [True, False])
+async def test_who_has_not_signed_speaks_for_no_server(
+    tmp_path: Path, *, checks_policies: bool
+) -> None:
+    """Nor where a code is open to all, and whether or not policies are checked."""
+    settings = {"authentication_whitelist": "28", "authorization_whitelist": "28"}
+    changes = {"authorization_enabled": checks_policies}
+    async with open_test_broker(tmp_path, **{**SETTINGS, **settings, **changes}) as broker:
+        nobody, fields = broker.connect(account=None), {"lanemqBornHost": "0a0000010000162e"}
+        assert (await nobody.call(Code.GET_BROKER_RUNTIME_INFO)).code == 0
+        answer = await nobody.call(Code.GET_BROKER_RUNTIME_INFO, fields)
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert "lanemqBornHost" in (answer.remark or "")
+        chief = broker.connect(account=CHIEF)
+        assert (await chief.call(Code.GET_BROKER_RUNTIME_INFO, fields)).code == 0
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
 """Questions that pass through the broker to a client and back."""
 
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
+from lanemq.proxy.net import _long_answer
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import (
@@ -149,7 +151,7 @@ async def test_a_reset_tells_the_members_where_to_go(broker: TestBroker) -> None
         assert answer.code == 0
         assert ResetOffsetBody.decode(answer.body).offset_table == {QUEUE: 3}
         while not asked:
-            await trio.testing.wait_all_tasks_blocked()
+            await wait_all_tasks_blocked()
         [frame] = asked
         assert frame.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET
         assert frame.is_oneway
@@ -178,7 +180,7 @@ async def test_a_tool_in_c_gets_its_consumers_a_list(broker: TestBroker) -> None
         )
         assert ResetOffsetBody.decode(answer.body).offset_table == {QUEUE: 3}
         while not asked:
-            await trio.testing.wait_all_tasks_blocked()
+            await wait_all_tasks_blocked()
         [line] = ResetOffsetListBody.decode(asked[0].body).offset_table
         assert (line.topic, line.broker_name, line.queue_id, line.offset) == ("T", "broker-a", 0, 3)
 
@@ -252,3 +254,94 @@ async def test_the_state_of_all_members_is_gathered(
         answer = await client.call(code, {"topic": "T", "group": "g", "clientAddr": "two"})
         assert set(GetConsumerStatusBody.decode(answer.body).consumer_table) == {"two"}
         assert (await client.call(code, {"topic": "T", "group": "nobody"})).code == 1
+
+
+STATUS = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
+ASKED = {"topic": "T", "group": "g"}
+
+
+def holding(queues: dict[MessageQueue, int]) -> Answer:
+    async def answer(frame: Frame) -> Frame:
+        return frame.reply(body=GetConsumerStatusBody(queues).encode())
+
+    return answer
+
+
+@asynccontextmanager
+async def consumers(
+    broker: TestBroker, number: int, answer: Answer
+) -> AsyncIterator[list[list[Frame]]]:
+    """So many members of group g; yields what each was asked."""
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(consumer(broker, f"id{n}", answer))
+            for n in range(number)
+        ]
+
+
+async def test_few_members_are_asked_at_once_for_one_question_of_a_connection(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with (
+        open_test_broker(tmp_path) as broker,
+        consumers(broker, 50, silence) as asked,
+    ):
+        operator = broker.connect()
+        assert (await operator.heartbeat("operator", producers=("p",))).code == 0
+        session = broker.context.clients.producer_session("operator")
+        assert session is not None
+        before_bytes = session.account.kept_bytes
+        await operator.peer.send(*[operator.frame(STATUS, ASKED) for _ in range(10)])
+        with trio.move_on_after(1):
+            await trio.sleep_forever()
+        assert sum(map(len, asked)) == 32, "the others of its questions wait"
+        assert session.account.kept_bytes - before_bytes > 32 * 4096
+        for _ in range(10):
+            answer = await operator.peer.receive()
+            assert GetConsumerStatusBody.decode(answer.body).consumer_table == {}
+        await wait_all_tasks_blocked()
+        assert session.account.kept_bytes == before_bytes
+
+
+async def test_statuses_are_read_beside_the_loop_and_written_as_ever(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, decode = set(), GetConsumerStatusBody.decode
+
+    def spy(body: bytes) -> GetConsumerStatusBody:
+        threads.add(threading.get_ident())
+        return decode(body)
+
+    queues = {MessageQueue("T", "broker-a", number): number for number in range(100)}
+    async with consumers(broker, 3, holding(queues)):
+        monkeypatch.setattr(GetConsumerStatusBody, "decode", spy)
+        answer = await broker.connect().call(STATUS, ASKED)
+        monkeypatch.undo()
+    assert threads
+    assert threading.get_ident() not in threads
+    table = GetConsumerStatusBody.decode(answer.body).consumer_table
+    assert table == {f"id{n}": queues for n in range(3)}
+    assert answer.body == GetConsumerStatusBody(consumer_table=table).encode()
+
+
+async def test_a_status_that_is_too_long_is_left_out(broker: TestBroker) -> None:
+    queues = {MessageQueue("T" * 200, "broker-a", number): 0 for number in range(5000)}
+    async with (
+        consumer(broker, "one", holding({QUEUE: 1})),
+        consumer(broker, "long", holding(queues)),
+    ):
+        answer = await broker.connect().call(STATUS, ASKED)
+    assert GetConsumerStatusBody.decode(answer.body).consumer_table == {"one": {QUEUE: 1}}
+
+
+async def test_statuses_that_no_frame_holds_are_refused(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_long_answer, "ANSWER_BYTES_MAX", 10_000)
+    queues = {MessageQueue("T", "broker-a", number): number for number in range(50)}
+    async with consumers(broker, 8, holding(queues)):
+        client = broker.connect()
+        answer = await client.call(STATUS, ASKED)
+        assert answer.code == 1
+        assert "a frame holds 10000" in (answer.remark or "")
+        assert (await client.call(STATUS, ASKED | {"clientAddr": "id1"})).code == 0

@@ -81,6 +81,16 @@ async def test_with_a_topic_each_queue_has_its_block(tmp_path: Path) -> None:
         assert unknown.check_result == "topic none has no queue"
 
 
+async def test_a_blank_is_a_name_as_the_check_of_rights_takes_it(tmp_path: Path) -> None:
+    """Rights to the topic of that name are none to all topics."""
+    async with open_test_broker(tmp_path, rocksdb_cq_double_write_enable=True) as broker:
+        client = broker.connect()
+        await send(client, "T", 1)
+        assert (await ask(client, " ")).check_result == "topic   has no queue"
+        answer = await client.call(CHECK, {"topic": " "})
+        assert CheckRocksdbCqWriteProgressBody.decode(answer.body).diff_result == ""
+
+
 async def missing_history(tmp_path: Path) -> None:
     """Three messages that RocksDB has not, then two that it has, in a store without back-fill."""
     async with open_test_broker(tmp_path) as broker:

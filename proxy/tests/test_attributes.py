@@ -14,6 +14,7 @@ from lanemq.sdk.admin import open_admin
 from lanemq.sdk.admin.cli import admin
 from lanemq.testing import open_test_server
 from lanemq.testkit.proxy.brokers import Client, open_test_broker
+from lanemq.testkit.servers import PATIENT_S
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import SubscriptionGroupConfig, TopicConfig, TopicConfigWrapper
 from lanemq.wire.frame import Frame
@@ -173,7 +174,7 @@ async def test_the_tool_and_the_sdk_send_attributes_and_show_refusals() -> None:
         refused = await update("+message.type=PINK")
         assert refused.exit_code != 0
         assert TYPES in refused.output
-        async with open_admin(name_servers=server.name_servers) as client:
+        async with open_admin(name_servers=server.name_servers, timeout_s=PATIENT_S) as client:
             (address,) = await client.masters("DefaultCluster")
             config = await client.topic_config(address, "T")
             assert config.attributes == {"message.type": "FIFO"}

@@ -1,13 +1,14 @@
 """Back-pressure: peers that do not read get no more answers; frames and answers share a budget."""
 
 import logging
+from collections import Counter
 
 import pytest
 import trio
-from trio.testing import lockstep_stream_pair, wait_all_tasks_blocked
+from trio.testing import MockClock, lockstep_stream_pair, wait_all_tasks_blocked
 
 from lanemq.proxy.net._server import Server
-from lanemq.proxy.net._session import Session
+from lanemq.proxy.net._session import PeerTimedOut, Session, SessionClosed
 from lanemq.proxy.net.limits._budget import Budget
 from lanemq.proxy.net.limits._limits import Limits
 from lanemq.testkit.proxy.peers import Peer
@@ -124,7 +125,7 @@ async def test_the_largest_unfinished_frame_goes_when_all_are_too_much(
     assert "keeps 0.6 MiB" in caplog.text
     await wait_all_tasks_blocked()
     assert budget.used_bytes == 500_000
-    # Both that are left go on; a whole frame is not kept any more.
+    # Both that are left go on; a whole frame is no longer kept.
     await small.stream.send_all(frame[200_000:400_000])
     await last.stream.aclose()
     await wait_all_tasks_blocked()
@@ -162,3 +163,50 @@ async def test_requests_that_wait_count_and_the_largest_peer_is_told_that_the_se
     await other.stream.aclose()
     await wait_all_tasks_blocked()
     assert budget.used_bytes == 0
+
+
+async def test_requests_to_a_peer_wait_until_it_has_read_what_was_sent_before(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Others have a server ask a peer: they may not fill its connection until it is closed."""
+    answering = Answering(nursery)
+    peer = answering.connect()
+    await peer.send(request(LATER))
+    await wait_all_tasks_blocked()
+    (session,) = answering.sessions
+    ends = Counter[type]()
+
+    async def ask(timeout_s: float) -> None:
+        try:
+            await session.request(request(BIG, body=bytes(ANSWER_BYTES)), timeout_s)
+        except (PeerTimedOut, SessionClosed) as error:
+            ends[type(error)] += 1
+
+    async with trio.open_nursery() as asking:
+        for _ in range(50):
+            asking.start_soon(ask, 3.0)
+        await wait_all_tasks_blocked()
+        (connection,) = answering.server.connections
+        assert connection.outbox.unsent_bytes < PAUSE_BYTES + 2 * ANSWER_BYTES
+        assert connection.outbox.unsent_bytes > PAUSE_BYTES
+    assert ends == {PeerTimedOut: 50}
+    assert not connection.outbox._later  # a request whose answer nobody awaits is kept no longer
+
+    async with trio.open_nursery() as asking:
+        for _ in range(50):
+            asking.start_soon(ask, 3600.0)
+        asked = list[Frame]()
+        for _ in range(BEFORE_A_PAUSE + 50):
+            asked.append(await peer.receive())
+            await wait_all_tasks_blocked()
+            assert connection.outbox.unsent_bytes < PAUSE_BYTES + 2 * ANSWER_BYTES
+        await peer.send(*(one.reply() for one in asked))
+    assert session.has_room
+    assert ends == {PeerTimedOut: 50}
+
+    async with trio.open_nursery() as asking:
+        for _ in range(50):
+            asking.start_soon(ask, 3600.0)
+        await wait_all_tasks_blocked()
+        session.close()
+    assert ends == {PeerTimedOut: 50, SessionClosed: 50}

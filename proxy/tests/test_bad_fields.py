@@ -14,6 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from lanemq.proxy.acl._needs import READERS
 from lanemq.proxy.nameserver import NameServerConfig
 from lanemq.proxy.nameserver._handlers import NameServerHandlers
 from lanemq.proxy.nameserver._kv import KVConfig
@@ -22,8 +23,8 @@ from lanemq.proxy.net._dispatch import Handlers, failure
 from lanemq.proxy.net._server import Server
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
 from lanemq.testkit.proxy.peers import Connect
-from lanemq.wire import RequestCode
-from lanemq.wire.frame import Frame
+from lanemq.wire import LISTED_MAX, Refused, RequestCode, ResponseCode
+from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import Header
 from lanemq.wire.requests import REQUESTS, Port
 
@@ -231,3 +232,46 @@ async def test_a_body_that_nobody_could_mean_is_not_read(
             assert "at most 524288 are read" in (answer.remark or "")
         large = b"x" * (700 << 10)
         assert (await client.send("T", large)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "item", "others"),
+    [
+        (RequestCode.GET_CONSUME_STATS, "topicList", "T;", {"consumerGroup": "g"}),
+        (
+            RequestCode.QUERY_CORRECTION_OFFSET,
+            "filterGroups",
+            "g,",
+            {"topic": "T", "compareGroup": "h"},
+        ),
+        (
+            RequestCode.UPDATE_AND_CREATE_TOPIC,
+            "attributes",
+            "-reserve.time,",
+            {
+                "topic": "T",
+                "defaultTopic": "T",
+                "readQueueNums": "1",
+                "writeQueueNums": "1",
+                "perm": "6",
+                "topicFilterType": "SINGLE_TAG",
+            },
+        ),
+        (RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON, "configType", "topics;", {}),
+    ],
+)
+async def test_a_list_in_a_field_has_a_bound_with_and_without_accounts(
+    client: Client, code: RequestCode, name: str, item: str, others: dict[str, str]
+) -> None:
+    most = item * (LISTED_MAX - 1)
+    for listed, is_refused in ((most, False), (most + item, True)):
+        fields = {**others, name: listed}
+        remark = (await client.call(code, fields)).remark or ""
+        assert (f"{name} lists" in remark) is is_refused
+        read = READERS[code]
+        if is_refused and name in {"topicList", "filterGroups"}:
+            with pytest.raises(Refused) as caught:
+                read(request(code, fields))
+            assert caught.value.code == ResponseCode.INVALID_PARAMETER
+        else:
+            read(request(code, fields))

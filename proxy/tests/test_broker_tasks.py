@@ -4,6 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from lanemq.proxy.net._turns import Steps
 from lanemq.testkit.proxy.brokers import TestBroker
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import KVTable
@@ -14,10 +15,11 @@ async def test_the_broker_goes_on_when_one_of_its_tasks_fails(
 ) -> None:
     sampled: list[float] = []
 
-    def sample(now_s: float, day: int) -> None:
+    def sample(now_s: float, day: int) -> Steps[None]:
         sampled.append(now_s)
         if len(sampled) == 2:
             raise OverflowError("timestamp too large")
+        yield None
 
     monkeypatch.setattr(broker.context.statistics, "sample", sample)
     client = broker.connect()

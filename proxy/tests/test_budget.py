@@ -10,6 +10,7 @@ from lanemq.proxy.net.limits._budget import (
     Budget,
     default_limit_bytes,
 )
+from lanemq.testkit.calls import calls_of_this_thread
 
 LIMIT = 1000
 CHARGES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 400)), max_size=60)
@@ -66,6 +67,54 @@ def test_a_peer_is_admitted_as_long_as_it_is_not_the_largest() -> None:
     assert peers.accounts[1].admits(500)  # somebody else would have to go
     assert not peers.accounts[0].admits(101)  # the answer that says so needs room, too
     assert not peers.accounts[1].admits(900)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["add", "open", "close"]), st.integers(0, 5), st.integers(-400, 400)
+        ),
+        max_size=80,
+    )
+)
+def test_who_keeps_the_most_is_known_whatever_comes_and_goes(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    peers, number = Peers(6), 6
+    for what, which, size in steps:
+        living = [one for one in peers.accounts.values() if one.is_open]
+        if what == "open" or not living:
+            peers.accounts[number] = peers.open(number)
+            number += 1
+            continue
+        account = living[which % len(living)]
+        if what == "close":
+            account.close()
+            continue
+        account.add(max(size, -account.kept_bytes))
+        most = max((one.kept_bytes for one in peers.accounts.values() if one.is_open), default=0)
+        for one in peers.accounts.values():
+            if one.is_open:
+                room = peers.budget.used_bytes + 100 <= LIMIT // 8 * 7
+                assert one.admits(100) == (room or one.kept_bytes + 100 < most)
+
+
+def test_no_request_looks_at_all_accounts_where_little_is_left() -> None:
+    budget = Budget(1 << 30)
+    accounts = [budget.open(lambda: None) for _ in range(5000)]
+    accounts[0].add(budget.limit_bytes // 16 * 15)
+    assert accounts[1].admits(100)  # it looks at all of them, once
+    with calls_of_this_thread() as calls:
+        for account in accounts:
+            account.add(100)
+            assert account.admits(100) == (account is not accounts[0])
+            account.add(-50)
+    assert calls.count <= 30 * len(accounts)
+    with calls_of_this_thread() as calls:
+        for _ in range(10_000):
+            accounts[3].add(1)
+            accounts[3].add(-1)
+    assert calls.count <= 30 * 10_000
 
 
 def test_the_default_is_a_share_of_the_memory() -> None:

@@ -1,12 +1,22 @@
 """The registry knows a client from its heartbeat until its connection, group or time ends."""
 
+from functools import partial
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from lanemq.proxy.acl import Sender
+from lanemq.proxy.net._turns import all_steps
 from lanemq.proxy.sessions.state._clients import CLIENT_LIFE_S, ClientRegistry
-from lanemq.proxy.sessions.state._members import MEMBER_BYTES
-from lanemq.wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from lanemq.proxy.sessions.state._members import MEMBER_BYTES, ConsumerGroup
+from lanemq.wire.bodies import (
+    ConsumerData,
+    ConsumerIdList,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+)
 
 SESSIONS = st.sampled_from(["s1", "s2", "s3"])
 GROUP_NAMES = ["g", "h"]
@@ -38,20 +48,41 @@ class RegistryMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.charged: dict[str, int] = {}
-        self.registry: ClientRegistry[str] = ClientRegistry(self.charge)
+        self.left: dict[str, ConsumerGroup[str]] = {}
+        self.registry: ClientRegistry[str] = ClientRegistry(self.charge, self.leave)
         self.now_s = 0.0
         self.members: dict[tuple[str, str, str], float] = {}
 
     def charge(self, session: str, size_bytes: int) -> None:
         self.charged[session] = self.charged.get(session, 0) + size_bytes
 
+    def leave(self, session: str, group: ConsumerGroup[str]) -> None:
+        self.left[group.name] = group
+        group.give_back = partial(self.left.pop, group.name)
+
+    @rule()
+    def run_short_of_memory(self) -> None:
+        left, self.left = self.left, {}
+        for group in left.values():
+            group.drop_subscriptions()
+
     @invariant()
     def members_pay_for_what_is_kept(self) -> None:
         found = [self.registry.consumer_group(name) for name in GROUP_NAMES]
         groups = [group for group in found if group is not None]
-        kept = len(self.members) * (MEMBER_BYTES + 1) + sum(group.charged_bytes for group in groups)
+        kept = len(self.members) * (MEMBER_BYTES + len("gid-s1")) + sum(
+            group.charged_bytes for group in groups if group.charged
+        )
         assert sum(self.charged.values()) == kept
-        assert all(group.charged in group.clients for group in groups)
+        for group in groups:
+            assert (group.name in self.left) == (group.give_back is not None)
+            if group.charged:
+                assert group.charged in group.clients
+                assert group.give_back is None
+            else:
+                assert bool(group.subscriptions) == (group.charged_bytes > 0)
+                assert bool(group.subscriptions) == (group.give_back is not None)
+        assert set(self.left) <= {group.name for group in groups}
         there = {session for _, _, session in self.members}
         assert all((paid > 0) == (session in there) for session, paid in self.charged.items())
 
@@ -62,11 +93,13 @@ class RegistryMachine(RuleBasedStateMachine):
             consumers={group: ["T"] for group in sorted(consumers)},
             producers=tuple(sorted(producers)),
         )
+        found = [self.registry.consumer_group(name) for name in consumers]
+        bare = [group.name for group in found if group is not None and not group.subscriptions]
         changed = self.registry.heartbeat(
             session, data, language="JAVA", version=409, now_s=self.now_s
         )
-        new = [group for group in sorted(consumers) if ("c", group, session) not in self.members]
-        assert changed == new
+        new = [group for group in consumers if ("c", group, session) not in self.members]
+        assert changed == sorted({*new, *bare})
         for group in consumers:
             self.members["c", group, session] = self.now_s
         for group in producers:
@@ -90,7 +123,7 @@ class RegistryMachine(RuleBasedStateMachine):
     @rule(elapsed_s=st.sampled_from([0.0, 30.0, CLIENT_LIFE_S, CLIENT_LIFE_S + 1]))
     def pass_time(self, elapsed_s: float) -> None:
         self.now_s += elapsed_s
-        departed = self.registry.expire(self.now_s)
+        departed = all_steps(self.registry.expire(self.now_s))
         gone = [key for key, seen in self.members.items() if self.now_s - seen > CLIENT_LIFE_S]
         assert set(departed.sessions) == {session for _, _, session in gone}
         assert set(departed.changed_groups) == {group for kind, group, _ in gone if kind == "c"}
@@ -107,6 +140,8 @@ class RegistryMachine(RuleBasedStateMachine):
             assert (group is not None) == bool(consumers)
             if group is not None:
                 assert group.client_ids() == sorted(f"id-{session}" for session in consumers)
+                listed = ConsumerIdList.decode(group.listed()).consumer_id_list
+                assert list(listed) == group.client_ids()
             assert {client.session for client in self.registry.producers(name)} == producers
 
     @invariant()
@@ -165,8 +200,7 @@ def test_a_topic_that_a_heartbeat_leaves_out_is_dropped_and_counts_as_a_change()
     group = registry.consumer_group("g")
     assert group is not None
     assert set(group.subscriptions) == {"T"}
-    assert registry.groups_of_topic("T") == ["g"]
-    assert registry.groups_of_topic("U") == []
+    assert registry.consumer_groups() == (group,)
 
 
 def test_only_a_newer_version_of_a_subscription_replaces_the_known_one() -> None:
@@ -181,3 +215,32 @@ def test_only_a_newer_version_of_a_subscription_replaces_the_known_one() -> None
         group = registry.consumer_group("g")
         assert group is not None
         assert group.subscriptions["T"].sub_string == expected
+
+
+def test_a_client_id_stays_with_the_account_that_had_it_first() -> None:
+    """Also against a connection that was in the group before, by another id or account."""
+    registry: ClientRegistry[str] = ClientRegistry()
+
+    def claim(session: str, client_id: str, account: str, now_s: float) -> None:
+        data = heartbeat(client_id, consumers={"g": ["T"]})
+        sender = Sender(account, "mark")
+        registry.heartbeat(session, data, language="JAVA", version=409, now_s=now_s, sender=sender)
+
+    def found(client_id: str, *unfit: str) -> str | None:
+        group = registry.consumer_group("g")
+        assert group is not None
+        client = group.find(client_id, lambda client: client.sender.name not in unfit)
+        return None if client is None else client.session
+
+    claim("stranger", "other", "stranger", 0.0)
+    claim("owner", "id", "owner", 1.0)
+    claim("stranger", "id", "stranger", 2.0)
+    assert found("id") == "owner"
+    claim("again", "id", "owner", 3.0)
+    claim("stranger", "id", "stranger", 4.0)
+    assert found("id") == "again", "another connection of its account"
+    assert found("id", "owner") == "stranger", "its account has no rights any more"
+    assert found("id", "owner", "stranger") is None
+    claim("owner", "id", "third", 5.0)
+    assert found("id") == "stranger", "it has it longer than the others now"
+    assert found("nobody's") is None

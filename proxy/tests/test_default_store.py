@@ -20,7 +20,7 @@ def test_a_link_at_the_default_store_is_refused(command: str, tmp_path: Path) ->
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 1

@@ -60,7 +60,7 @@ def started(tmp_path: Path, *options: str) -> Iterator[Fleet]:
         assert line, (tmp_path / "stderr").read_text()
         yield process, json.loads(line)
         process.terminate()
-        assert process.wait(60) == 0, (tmp_path / "stderr").read_text()
+        assert process.wait(PATIENCE_S) == 0, (tmp_path / "stderr").read_text()
 
 
 async def test_all_brokers_are_one_set_of_queues_and_one_that_dies_comes_back(
@@ -133,7 +133,7 @@ def test_brokers_end_with_the_process_that_started_them(fleet: Fleet) -> None:
     started = [broker["pid"] for broker in facts["brokers"]]
     assert all(Path(f"/proc/{pid}").exists() for pid in started)
     process.terminate()
-    process.wait(60)
+    process.wait(PATIENCE_S)
     assert not [pid for pid in started if Path(f"/proc/{pid}").exists()]
 
 
@@ -141,7 +141,7 @@ def test_a_listener_s_port_cannot_be_shared(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("logicalListenPort=12345\n")
     command = [*COMMAND, "--brokers", "2", "-c", str(conf), "--data", str(tmp_path / "data")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 1
     assert "logicalListenPort is 12345, which 2 brokers cannot share" in done.stderr
 
@@ -160,7 +160,7 @@ def running(folder: Path, brokers: int) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
         finally:
             process.terminate()
-            assert process.wait(60) == 0, (folder / "stderr").read_text()
+            assert process.wait(PATIENCE_S) == 0, (folder / "stderr").read_text()
 
 
 async def test_a_fleet_that_grows_has_as_many_logical_queues_as_before(tmp_path: Path) -> None:

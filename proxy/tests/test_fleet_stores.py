@@ -1,12 +1,13 @@
 """Store directories of one broker and of a fleet: neither is started as the other."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from lanemq.proxy._settings import ConfigError
 from lanemq.proxy.cli._store_kinds import refuse_fleet_stores, refuse_lone_store
 
 RUN = [sys.executable, "-m", "lanemq.proxy.cli"]
-READY_S = 60.0
+READY_S = 300.0
 """Far more than a start takes: the machine may be busy."""
+APART = 20
+"""The distance between the ports of two brokers of a fleet."""
 OTHER_DATA = "; --data DIR, or storePathRootDir in the broker's file, takes another directory"
 
 
@@ -156,11 +159,31 @@ def test_a_fleet_whose_stores_are_in_use_says_so_in_lines(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_fleet_whose_ports_are_taken_says_so_in_lines(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        lines = said(tmp_path, "serve", "--port", "0", "--brokers", "2", "--broker-port", str(port))
-    assert_failed(lines, "-1 did not start (exit status 1): the reason is above")
-    assert any(f"Error: cannot listen on 127.0.0.1:{port}: " in line for line in lines)
+    with a_taken_pair() as ports:
+        first = ("--broker-port", str(ports[0]))
+        lines = said(tmp_path, "serve", "--port", "0", "--brokers", "2", *first)
+    assert_failed(lines, " did not start (exit status 1): the reason is above")
+    found = re.search(r"-([12]) did not start", lines[-1])
+    assert found is not None, lines
+    start = f"Error: cannot listen on 127.0.0.1:{ports[int(found[1]) - 1]}: "
+    (line,) = (line for line in lines if line.startswith(start))
+    assert ": --broker-port N, or listenPort in the broker's file" in line
+
+
+@contextmanager
+def a_taken_pair() -> Iterator[tuple[int, int]]:
+    """Listen where the first and the second broker of a fleet would: whichever fails first does so
+    for a reason that is known."""
+    for _ in range(100):
+        with socket.create_server(("127.0.0.1", 0)) as first, ExitStack() as stack:
+            port = first.getsockname()[1]
+            try:
+                stack.enter_context(socket.create_server(("127.0.0.1", port + APART)))
+            except (OSError, OverflowError):
+                continue
+            yield port, port + APART
+            return
+    raise AssertionError("no two ports are free at that distance")
 
 
 def assert_failed(lines: list[str], text: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from msgspec.structs import replace
 
 from lanemq.proxy.sessions.values._touched import touched_by_reading
 from lanemq.testkit.clocks import StandingClock
@@ -24,14 +25,17 @@ from lanemq.testkit.proxy.accounts import (
 from lanemq.testkit.proxy.brokers import Client, TestBroker, pull_header, send_header
 from lanemq.wire import WAITING_TOPICS, SystemTopic
 from lanemq.wire import RequestCode as Code
+from lanemq.wire import ResponseCode as Response
 from lanemq.wire.bodies import (
     AclInfo,
     HeartbeatData,
     LockBatch,
+    LockBatchResult,
     MessageQueue,
     PolicyEntryInfo,
     PolicyInfo,
     ProducerData,
+    TopicConfig,
 )
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import (
@@ -130,6 +134,33 @@ async def test_a_stranger_ends_no_transaction(owner: Client, weak: Client, state
     assert [one.body for one in await owner.messages("victim", consumer_group="victim")] == [SECRET]
 
 
+async def test_no_spelling_of_batch_brings_half_messages_to_groups_of_others(
+    broker: TestBroker, weak: Client, chief: Client
+) -> None:
+    await send_half(chief, "mine")  # makes the topic: from now on there is a quick way
+    store = broker.context.store
+    before = store.bounds(SystemTopic.TRANSACTION_HALF, 0)
+    header = send_header("mine", HALF, sys_flag=4, producer_group="mine")
+    long, letters = header.to_fields(), header.to_letters()
+    body = encode_batch([BatchEntry(0, b"one", b"")])
+    for truth in ("true", "True", "TRUE", "1", "t", ""):
+        for code, fields in (
+            (Code.SEND_MESSAGE, long | {"batch": truth}),
+            (Code.SEND_MESSAGE_V2, letters | {"m": truth}),
+            (Code.SEND_BATCH_MESSAGE, letters | {"m": truth}),
+        ):
+            answer = await weak.call(code, fields, body)
+            assert store.bounds(SystemTopic.TRANSACTION_HALF, 0) == before, (code, truth)
+            if truth.lower() == "true":
+                assert answer.code == Response.MESSAGE_ILLEGAL, answer
+            else:
+                assert_refused(answer)
+            plain = fields | {"properties": "", "sysFlag": "0", "i": "", "f": "0"}
+            assert (await weak.call(code, plain, body)).code == 0
+            bodies = [one.body for one in await chief.all_messages("mine")]
+            assert (bodies[-1] == b"one") is (truth.lower() == "true"), "a batch, as Java reads it"
+
+
 @pytest.mark.parametrize("state", [COMMIT, ROLLBACK])
 @pytest.mark.parametrize(
     ("group", "offset"), [("mine", 0), ("mine", 7), ("victim-tx", 7), ("x", 0)]
@@ -149,6 +180,23 @@ async def test_a_stranger_learns_nothing_of_a_half_message_by_ending_it(
     for topic in ({}, {"topic": "mine"}):
         assert_refused(await weak.call(Code.END_TRANSACTION, header | topic))
     assert (await end(owner, half, COMMIT)).code == 0
+
+
+@pytest.mark.parametrize("state", [COMMIT, ROLLBACK])
+async def test_ends_that_are_refused_leave_a_half_message_at_hand(
+    broker: TestBroker, owner: Client, weak: Client, state: int
+) -> None:
+    """Else a stranger, who guesses positions, has the log read for the ends of everybody."""
+    await send_half(owner)  # makes the topic, the long way
+    half = await send_half(owner)
+    assert_refused(await end(weak, half, state))
+    assert (await end(owner, half, state, "victim")).code != 0
+    fields = dict(half.fields) | {"queueOffset": "7"}
+    assert (await end(owner, replace(half, fields=fields), state)).code != 0
+    recent = broker.context.recent_halves
+    assert recent.find(position_of(half)) is not None
+    assert (await end(owner, half, state)).code == 0
+    assert recent.find(position_of(half)) is None
 
 
 async def test_an_end_that_changes_nothing_is_no_success(owner: Client) -> None:
@@ -219,6 +267,53 @@ async def test_a_client_id_in_use_is_its_accounts(owner: Client, weak: Client) -
     assert (await weak.heartbeat("10.0.0.2@7", producers=("mine",))).code == 0
 
 
+async def test_a_client_id_in_use_keeps_no_consumers_of_another_account_out(
+    broker: TestBroker, owner: Client, weak: Client
+) -> None:
+    """Containers have the same addresses and process numbers."""
+    assert (await owner.heartbeat("172.17.0.2@1", producers=("victim-tx",))).code == 0
+    consumers, inner = {"mine": {"mine": "*"}}, "CLIENT_INNER_PRODUCER"
+    answer = await weak.heartbeat("172.17.0.2@1", consumers=consumers, producers=(inner,))
+    assert answer.code == 0, answer.remark
+    clients = broker.context.clients
+    clients.closed(clients.sessions_of("mine")[0])
+    answer = await weak.heartbeat("172.17.0.2@1", consumers=consumers, producers=(inner, "mine"))
+    assert answer.code == 16
+    assert len(clients.sessions_of("mine")) == 1
+    assert list(clients.producers("mine")) == []
+
+
+async def test_inner_producers_take_nobodys_client_id(
+    broker: TestBroker, owner: Client, weak: Client
+) -> None:
+    """They need no right: an account without any would shut others out, and get their replies."""
+    bare = broker.connect(account=BARE)
+    for inner in ("CLIENT_INNER_PRODUCER", "CLIENT_INNER_PRODUCER2", "_INNER_TRACE_PRODUCER-x"):
+        assert (await bare.heartbeat("asker", producers=(inner,))).code == 0
+    assert "not found" in ((await reply_to(weak, "asker")).remark or "")
+    producers = ("CLIENT_INNER_PRODUCER", "free")
+    consumers = {"victim": {"victim": "*"}}
+    answer = await owner.heartbeat("asker", consumers=consumers, producers=producers)
+    assert answer.code == 0, answer.remark
+    assert (await bare.heartbeat("asker", producers=("CLIENT_INNER_PRODUCER",))).code == 0
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(reply_to, weak, "asker")
+        await owner.peer.send((await owner.peer.receive()).reply())
+
+
+async def test_an_asker_without_rights_gets_no_replies_by_its_inner_producer(
+    broker: TestBroker, owner: Client, weak: Client
+) -> None:
+    producers = ("CLIENT_INNER_PRODUCER", "victim-tx")
+    assert (await owner.heartbeat("asker", producers=producers)).code == 0
+    assert (await weak.heartbeat("w", producers=("mine",))).code == 0
+    clients = broker.context.clients
+    ((member,), (without,)) = map(clients.producers, ("victim-tx", "mine"))
+    member.sender = without.sender
+    chief = broker.connect(account=CHIEF)
+    assert "not found" in ((await reply_to(chief, "asker")).remark or "")
+
+
 async def test_consumers_without_a_topic_to_send_to_keep_their_inner_producers(
     tmp_path: Path,
 ) -> None:
@@ -239,14 +334,76 @@ async def test_a_message_is_checked_again_only_for_those_who_may_end_it(
         await check(broker, clock)
     aside = SystemTopic.TRANSACTION_CHECK_MAX_TIME
     (kept,) = await chief.messages(aside)
-    header = ResumeCheckHalfMessage(msg_id=kept.offset_id)
-    assert_refused(await weak.call(Code.RESUME_CHECK_HALF_MESSAGE, header.to_fields()))
+    assert_refused(await resume(weak, kept.offset_id))
     forged = await weak.send("mine", b"x", {"REAL_TOPIC": "victim", "REAL_QID": "0"})
-    header = ResumeCheckHalfMessage(msg_id=forged.fields["msgId"])
-    answer = await weak.call(Code.RESUME_CHECK_HALF_MESSAGE, header.to_fields())
+    answer = await resume(weak, forged.fields["msgId"])
     assert answer.code in REFUSED
-    header = ResumeCheckHalfMessage(msg_id=kept.offset_id)
-    assert (await owner.call(Code.RESUME_CHECK_HALF_MESSAGE, header.to_fields())).code == 0
+    assert (await resume(owner, kept.offset_id)).code == 0
+
+
+async def resume(client: Client, message_id: str, topic: str | None = None) -> Frame:
+    header = ResumeCheckHalfMessage(msg_id=message_id, topic=topic)
+    return await client.call(Code.RESUME_CHECK_HALF_MESSAGE, header.to_fields())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_who_may_only_read_a_topic_has_none_of_its_transactions_checked_again(
+    tmp_path: Path, kind: str, clock: StandingClock
+) -> None:
+    """Neither one that has ended, nor one that was put aside, of a group that is open to all."""
+    accounts = ACCOUNTS.replace("[mine=PUB|SUB]\n", "[mine=PUB|SUB, victim=SUB]\n", 1)
+    async with open_guarded_broker(tmp_path, kind, accounts=accounts, now_ms=clock) as broker:
+        chief, owner, weak = (broker.connect(account=one) for one in (CHIEF, OWNER, WEAK))
+        if kind == "5.x":
+            entries = (
+                PolicyEntryInfo("Topic:mine", ("Pub", "Sub", "Update"), None, "Allow"),
+                PolicyEntryInfo("Topic:victim", ("Sub", "Get"), None, "Allow"),
+                PolicyEntryInfo("Group:mine", ("Sub",), None, "Allow"),
+            )
+            subject = f"User:{WEAK[0]}"
+            body = AclInfo(subject, (PolicyInfo("Custom", entries),)).encode()
+            assert (await chief.call(Code.AUTH_UPDATE_ACL, {"subject": subject}, body)).code == 0
+        ended = await send_half(owner, group="open-tx")
+        assert (await end(owner, ended, COMMIT, "open-tx")).code == 0
+        await send_half(owner, group="open-tx")
+        for _ in range(20):
+            await check(broker, clock)
+        (kept,) = await chief.messages(SystemTopic.TRANSACTION_CHECK_MAX_TIME)
+        assert await weak.messages("victim", consumer_group="mine"), "may read"
+        before = broker.context.store.max_position
+        for message_id in (ended.fields["msgId"], kept.offset_id):
+            for topic in (None, "mine", "victim"):
+                assert_refused(await resume(weak, message_id, topic))
+        assert broker.context.store.max_position == before
+
+
+async def test_only_what_was_put_aside_is_checked_again(
+    broker: TestBroker, owner: Client, chief: Client, clock: StandingClock
+) -> None:
+    """Apache's brokers take any message: a transaction that has ended would end once more."""
+    halves = [await send_half(owner) for _ in range(4)]
+    for half, state in zip(halves, (COMMIT, ROLLBACK), strict=False):
+        assert (await end(owner, half, state)).code == 0
+    (sent,) = await owner.messages("victim", consumer_group="victim")
+    names = [half.fields["msgId"] for half in halves[:3]]
+    before = broker.context.store.max_position
+    for message_id in (*names, sent.offset_id):
+        for client in (owner, chief):
+            answer = await resume(client, message_id)
+            assert answer.code == Response.SYSTEM_ERROR
+            assert "put aside" in (answer.remark or "") or "No half" in (answer.remark or "")
+    assert broker.context.store.max_position == before
+    for _ in range(20):
+        await check(broker, clock)
+    aside = SystemTopic.TRANSACTION_CHECK_MAX_TIME
+    kept = [one.offset_id for one in await chief.messages(aside)]
+    assert len(kept) == 2
+    before = broker.context.store.max_position
+    answer = await resume(chief, kept[0], "mine")
+    assert (answer.code, "not one for mine" in (answer.remark or "")) == (1, True), answer
+    assert broker.context.store.max_position == before
+    assert (await resume(owner, kept[0], "victim")).code == 0
+    assert (await resume(chief, kept[1], aside)).code == 0, "as tools name it that found it there"
 
 
 # Messages that are found
@@ -298,6 +455,9 @@ async def test_messages_are_sent_back_by_those_who_may_read_their_topic(
         )
         assert_refused(await weak.call(Code.CONSUMER_SEND_MSG_BACK, header.to_fields()))
     assert broker.context.store.statistics().max_position == before
+    tables = broker.context.store.tables
+    assert "mine" not in tables.groups.names, "made for nothing"
+    assert "%RETRY%mine" not in tables.topics.names
     own = ConsumerSendMsgBack(
         offset=position_of(await weak.send("mine")), group="mine", delay_level=-1
     )
@@ -318,6 +478,48 @@ async def test_messages_are_handed_to_consumers_of_those_who_may_read_their_topi
                 topic=topic,
             )
             assert_refused(await weak.call(Code.CONSUME_MESSAGE_DIRECTLY, header.to_fields()))
+    assert {frame.code for frame in await pushed_to(weak)} <= {Code.NOTIFY_CONSUMER_IDS_CHANGED}
+
+
+async def hand_out(chief: Client, position: int) -> Frame:
+    """Hand a message to the member ``w`` of the group ``mine``."""
+    header = ConsumeMessageDirectly(
+        consumer_group="mine", client_id="w", msg_id=f"7F00000100002A9F{position:016X}"
+    )
+    return await chief.call(Code.CONSUME_MESSAGE_DIRECTLY, header.to_fields())
+
+
+async def test_messages_are_handed_to_consumers_who_may_read_their_topic(
+    owner: Client, weak: Client, chief: Client
+) -> None:
+    """Whoever hands them out: an operator looks at the group, and not at its member's account."""
+    assert (await weak.heartbeat("w", consumers={"mine": {"mine": "*"}})).code == 0
+    for position in (await foreign_messages(owner, chief)).values():
+        answer = await hand_out(chief, position)
+        assert "The Consumer <mine> <w> not online" in (answer.remark or ""), answer
+    assert {frame.code for frame in await pushed_to(weak)} <= {Code.NOTIFY_CONSUMER_IDS_CHANGED}
+
+
+async def test_messages_are_handed_to_the_consumer_that_had_its_id_first(
+    broker: TestBroker, weak: Client, chief: Client
+) -> None:
+    """Another account that takes the id gets nothing of what is meant for the first one."""
+    member = broker.connect(account=CHIEF)
+    for client in (member, weak):
+        assert (await client.heartbeat("w", consumers={"mine": {"mine": "*"}})).code == 0
+    own = position_of(await weak.send("mine", b"own"))
+    answers: list[Frame] = []
+
+    async def hand() -> None:
+        answers.append(await hand_out(chief, own))
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hand)
+            while (asked := await member.peer.receive()).code != Code.CONSUME_MESSAGE_DIRECTLY:
+                pass
+            await member.peer.send(asked.reply(body=b"done"))
+    assert [answer.body for answer in answers] == [b"done"]
     assert {frame.code for frame in await pushed_to(weak)} <= {Code.NOTIFY_CONSUMER_IDS_CHANGED}
 
 
@@ -466,6 +668,45 @@ async def test_locks_of_somebody_elses_queues_are_not_taken(weak: Client, owner:
         assert b"%RETRY%victim" in (await owner.call(Code.LOCK_BATCH_MQ, body=body)).body
 
 
+async def has_lock(client: Client, client_id: str, **fields: str) -> bool:
+    queue = MessageQueue("mine", "broker-a", 0)
+    body = LockBatch("mine", client_id, (queue,)).encode()
+    answer = await client.call(Code.LOCK_BATCH_MQ, fields, body)
+    assert answer.code == 0, answer.remark
+    return queue in LockBatchResult.decode(answer.body).lock_ok_mq_set
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bound", [{}, {"lanemqBoundLock": "true"}])
+async def test_locks_are_those_of_an_account(
+    tmp_path: Path, kind: str, bound: dict[str, str]
+) -> None:
+    """Another one, with rights to the same group and topics, neither takes nor releases them by the
+    client id of their holder; processes of one account share the id's, as ever."""
+    text = ACCOUNTS.replace("victim=PUB|SUB", "victim=PUB|SUB, mine=PUB|SUB", 2)
+    async with open_guarded_broker(tmp_path, kind, accounts=text) as broker:
+        chief = broker.connect(account=CHIEF)
+        if kind == "5.x":
+            for resource in ("Topic:mine", "Group:mine"):
+                await allow(chief, OWNER[0], resource)
+        holder, again = (broker.connect(account=WEAK) for _ in range(2))
+        other = broker.connect(account=OWNER)
+        body = LockBatch("mine", "w", (MessageQueue("mine", "broker-a", 0),)).encode()
+        assert await has_lock(holder, "w", **bound)
+        for _ in range(2):
+            assert not await has_lock(other, "w")
+            assert not await has_lock(other, "w", lanemqBoundLock="true")
+            assert (await other.call(Code.UNLOCK_BATCH_MQ, body=body)).code == 0
+            assert not await has_lock(other, "o")
+            assert await has_lock(holder, "w", **bound), "renewed"
+        assert not await has_lock(again, "w2")
+        assert await has_lock(again, "w"), "the same client over another connection"
+        assert (await holder.call(Code.UNLOCK_BATCH_MQ, body=body)).code == 0
+        assert await has_lock(other, "w")
+        assert (await chief.call(Code.UNLOCK_BATCH_MQ, body=body)).code == 0, "an administrator"
+        assert await has_lock(holder, "w")
+
+
 async def test_a_timer_is_taken_back_by_messages_of_its_own_topic_alone(
     broker: TestBroker, owner: Client, weak: Client, clock: StandingClock
 ) -> None:
@@ -579,7 +820,96 @@ async def test_light_queues_are_written_by_those_who_may_send_to_them(
         assert store.bounds("%LMQ%victim", 0) == (0, 1)
 
 
-@pytest.mark.parametrize("field", ["lanemqBornHost", "lanemqHops", "lanemqOriginId"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_the_light_queues_of_the_store_are_those_that_are_checked(
+    tmp_path: Path, kind: str, is_on: bool
+) -> None:
+    """Names that the store passes over take no place among the 64 that are looked at, nor do they
+    need a right."""
+    names = ["%LMQ%a/b"] * 64 + ["%LMQ%victim"]
+    async with open_guarded_broker(
+        tmp_path, kind, enable_lmq=is_on, enable_multi_dispatch=is_on
+    ) as broker:
+        weak, chief = broker.connect(account=WEAK), broker.connect(account=CHIEF)
+        asked = {"INNER_MULTI_DISPATCH": ",".join(names)}
+        for more in ({}, {"DELAY": "1"}, HALF | {"PGROUP": "own"}):
+            assert_refused(await weak.send("mine", b"x", asked | more))
+        assert (await weak.send("mine", b"x", {"INNER_MULTI_DISPATCH": names[0]})).code == 0
+        assert broker.context.store.bounds("%LMQ%victim", 0) == (0, 0)
+        assert (await chief.send("mine", b"x", asked)).code == 0
+        assert broker.context.store.bounds("%LMQ%victim", 0) == (0, int(is_on))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("code", [Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2])
+async def test_messages_of_others_are_given_back_by_sending_them(
+    tmp_path: Path, kind: str, code: Code
+) -> None:
+    """Java's consumers do so where request 36 fails, with all properties of the message: a half
+    message of its producer, or one for its light queues, is not what they send."""
+    async with open_guarded_broker(
+        tmp_path, kind, enable_lmq=True, enable_multi_dispatch=True
+    ) as broker:
+        weak, store = broker.connect(account=WEAK), broker.context.store
+        marks = HALF | {"RETRY_TOPIC": "mine"}
+        lights = {"INNER_MULTI_DISPATCH": "%LMQ%victim", "INNER_MULTI_QUEUE_OFFSET": "7"}
+
+        async def send(
+            properties: dict[str, str], topic: str = "%RETRY%mine", **changes: int
+        ) -> Frame:
+            header = send_header(topic, properties, producer_group="mine", **changes)
+            fields = header.to_letters() if code is Code.SEND_MESSAGE_V2 else header.to_fields()
+            return await weak.call(code, fields, b"x")
+
+        for properties in (marks, lights, marks | lights):
+            for delay in ({}, {"DELAY": "3"}):
+                again = await send(properties | delay, reconsume_times=1)
+                assert again.code == 0, again.remark
+            dead = await send(properties | {"DELAY": "3"}, reconsume_times=99)
+            assert dead.code == 0, dead.remark
+        assert (await send(marks | {"DELAY": "3"}, "mine", reconsume_times=1)).code == 0
+        assert store.bounds("%DLQ%mine", 0) == (0, 3)
+        assert store.bounds("%LMQ%victim", 0) == (0, 0)
+        assert store.bounds(SystemTopic.TRANSACTION_HALF, 0) == (0, 0)
+        # What is stored as a half message, or for light queues, needs the rights to these.
+        assert_refused(await send(marks))
+        assert_refused(await send(marks, "mine", reconsume_times=1))
+        assert_refused(await send(lights, "mine", reconsume_times=1))
+        assert_refused(await send(lights, "%DLQ%mine", reconsume_times=1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_who_reads_a_light_queue_reads_and_sends_back_its_messages(
+    tmp_path: Path, kind: str
+) -> None:
+    text = ACCOUNTS.replace("[mine=PUB|SUB]", "[mine=PUB|SUB, '%LMQ%mine=SUB']", 1)
+    async with open_guarded_broker(
+        tmp_path, kind, accounts=text, enable_lmq=True, enable_multi_dispatch=True
+    ) as broker:
+        weak, chief = broker.connect(account=WEAK), broker.connect(account=CHIEF)
+        if kind == "5.x":
+            await allow(chief, WEAK[0], "Topic:%LMQ%mine")
+        broker.context.topics.put(TopicConfig("%LMQ%mine", 1, 1))
+        names = {"INNER_MULTI_DISPATCH": "%LMQ%other,%LMQ%mine"}
+        light = position_of(await chief.send("victim", b"light", names))
+        named = position_of(await chief.send("victim", b"x", {"INNER_MULTI_DISPATCH": "%LMQ%y"}))
+        # What a sender says of offsets is no place in a light queue.
+        delayed = position_of(await chief.send("victim", b"x", names | {"DELAY": "3"}))
+        (found,) = await weak.messages("%LMQ%mine", consumer_group="mine")
+        assert found.log_position == light
+        assert b"light" in (await view(weak, light)).body
+        back = ConsumerSendMsgBack(offset=light, group="mine", delay_level=1)
+        assert (await weak.call(Code.CONSUMER_SEND_MSG_BACK, back.to_fields())).code == 0
+        for position in (named, delayed):
+            assert_refused(await view(weak, position))
+            back = ConsumerSendMsgBack(offset=position, group="mine", delay_level=1)
+            assert_refused(await weak.call(Code.CONSUMER_SEND_MSG_BACK, back.to_fields()))
+
+
+@pytest.mark.parametrize(
+    "field", ["lanemqAccount", "lanemqBornHost", "lanemqHops", "lanemqOriginId"]
+)
 async def test_what_servers_say_of_their_clients_is_not_believed_of_clients(
     owner: Client, chief: Client, field: str
 ) -> None:

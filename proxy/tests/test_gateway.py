@@ -3,9 +3,8 @@
 The brokers here are lanemq's, which answer as Apache's; the harness has the same with Apache's.
 """
 
-import random
-import socket
-from contextlib import AsyncExitStack, closing
+import os
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +19,10 @@ from lanemq.proxy.net.http._exposition import render
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.admin import open_admin
 from lanemq.testkit.proxy.brokers import Client, pull_header
-from lanemq.testkit.proxy.gateways import Cluster, clustered, until_seen
+from lanemq.testkit.proxy.gateways import Cluster, clustered, until, until_seen
 from lanemq.testkit.proxy.peers import Dial
-from lanemq.wire import HostAddress, RequestCode, ResponseCode
+from lanemq.testkit.servers import PATIENT_PRODUCER, free_port
+from lanemq.wire import HostAddress, RequestCode, ResponseCode, Version
 from lanemq.wire.bodies import ClusterInfo, ConsumerIdList, RouteData
 from lanemq.wire.frame import request
 from lanemq.wire.message import decode_messages, decode_offset_id
@@ -38,7 +38,9 @@ async def test_clients_send_and_read_and_see_the_proxy_alone(tmp_path: Path, dia
         await until_seen(proxy, "broker-a")
         seen = proxy.brokers.ports[MASTER_A].address
         assert seen != broker.address
-        async with open_producer("g", name_servers=str(proxy.address)) as producer:
+        async with open_producer(
+            "g", name_servers=str(proxy.address), options=PATIENT_PRODUCER
+        ) as producer:
             sent = await producer.send(Message(topic="T", body=b"through"))
             host, position = decode_offset_id(sent.offset_id)
             assert host == seen
@@ -103,17 +105,30 @@ async def test_a_broker_that_asks_a_client_gets_its_answer(tmp_path: Path, dial:
         assert (answer.opaque, answer.body) == (77, b'{"properties":{}}')
 
 
-def lasting_port() -> int:
-    """A port that no connection gets meanwhile: below the range of the system for these."""
-    for port in random.SystemRandom().sample(range(20_002, 32_000), 1000):
-        with closing(socket.socket()) as main, closing(socket.socket()) as vip:
-            try:
-                main.bind(("127.0.0.1", port))
-                vip.bind(("127.0.0.1", port - 2))
-            except OSError:
-                continue
-            return port
-    raise OSError("no port is free")
+async def test_the_answers_of_one_read_leave_for_the_broker_with_one_send(
+    tmp_path: Path, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with clustered(tmp_path) as cluster:
+        broker = await cluster.broker()
+        proxy = await cluster.proxy()
+        await until_seen(proxy, "broker-a")
+        port = proxy.brokers.ports[MASTER_A]
+        consumer, tool = Client(await dial(port.address.port)), Client(await dial(broker.port))
+        await consumer.heartbeat("c", consumers={"g": {"T": "*"}})
+        fields = {"consumerGroup": "g", "clientId": "c", "jstackEnable": "false"}
+        await tool.peer.send(request(RequestCode.GET_CONSUMER_RUNNING_INFO, fields))
+        asked = await consumer.peer.receive()
+        (link,) = port.all_links
+        write, writes = os.write, list[int]()
+
+        def counted(fd: int, data: bytes) -> int:
+            writes.extend([len(data)] * (fd == link._fd))
+            return write(fd, data)
+
+        monkeypatch.setattr("os.write", counted)
+        await consumer.peer.send(*(asked.reply(body=b'{"properties":{}}') for _ in range(200)))
+        assert (await tool.peer.receive()).code == 0
+        assert 0 < len(writes) < 20
 
 
 async def test_a_broker_that_is_gone_refuses_at_once_and_comes_back(
@@ -121,7 +136,7 @@ async def test_a_broker_that_is_gone_refuses_at_once_and_comes_back(
 ) -> None:
     async with clustered(tmp_path) as cluster:
         proxy = await cluster.proxy()
-        port = lasting_port()
+        port = free_port(-2)
         async with cluster.open_broker(port=port):
             await until_seen(proxy, "broker-a")
             at = proxy.brokers.ports[MASTER_A].address.port
@@ -136,9 +151,14 @@ async def test_a_broker_that_is_gone_refuses_at_once_and_comes_back(
         answer = await waiting.peer.receive()
         assert (answer.opaque, answer.code) == (pull.opaque, ResponseCode.SERVICE_NOT_AVAILABLE)
         assert await waiting.peer.is_closed()
-        refused = await Client(await dial(at)).send("T")
+        refused = await Client(await dial(at)).pull("T")
         assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert "broker-a" in (refused.remark or "")
+        # Asynchronous sends, and those to a chosen queue, are not tried again on a refusal.
+        with pytest.raises(EOFError):
+            await Client(await dial(at)).send("T")
+        old = Client(await dial(at), version=Version.V4_2_0)  # it would wait for its time-out
+        assert (await old.send("T")).code == ResponseCode.SERVICE_NOT_AVAILABLE
         async with cluster.open_broker(port=port):
             client = Client(await dial(at))
             assert (await client.send("T")).code == 0
@@ -161,6 +181,30 @@ async def test_a_broker_that_moves_is_found_where_it_is(tmp_path: Path, dial: Di
             assert (await Client(await dial(at.port)).send("T")).code == 0
 
 
+async def test_a_port_does_not_lead_to_another_broker_at_the_old_address(
+    tmp_path: Path, dial: Dial
+) -> None:
+    async with clustered(tmp_path) as cluster:
+        proxy = await cluster.proxy()
+        port = free_port(-2)
+        async with cluster.open_broker(port=port):
+            await until_seen(proxy, "broker-a")
+        await until(lambda: MASTER_A not in proxy.brokers.listed)
+        at = proxy.brokers.ports[MASTER_A].address.port
+        async with cluster.open_broker("broker-b", port):
+            await until_seen(proxy, "broker-b")
+            with pytest.raises(EOFError):
+                await Client(await dial(at)).send("T")
+            refused = await Client(await dial(at)).pull("T")
+            assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert "do not list the broker" in (refused.remark or "")
+            seen = proxy.brokers.ports[BrokerKey("broker-b", 0)].address.port
+            assert (await Client(await dial(seen)).send("T")).code == 0
+        async with cluster.open_broker(port=port):
+            await until(lambda: proxy.brokers.ports[MASTER_A].upstream)
+            assert (await Client(await dial(at)).send("T")).code == 0
+
+
 async def test_routes_are_known_while_no_name_server_answers(tmp_path: Path, dial: Dial) -> None:
     stop = trio.Event()
 
@@ -177,7 +221,9 @@ async def test_routes_are_known_while_no_name_server_answers(tmp_path: Path, dia
             await cluster.broker()
             proxy = await cluster.proxy()
             await until_seen(proxy, "broker-a")
-            async with open_producer("g", name_servers=str(proxy.address)) as producer:
+            async with open_producer(
+                "g", name_servers=str(proxy.address), options=PATIENT_PRODUCER
+            ) as producer:
                 await producer.send(Message(topic="T", body=b"x"))
             routes = Client(await dial(proxy.address.port))
             known = await routes.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
@@ -198,10 +244,10 @@ async def test_two_proxies_divide_the_brokers_among_them(tmp_path: Path, dial: D
         await cluster.broker("broker-a")
         await cluster.broker("broker-b")
         first = await cluster.proxy()
+        await until_seen(first, "broker-a", "broker-b")
         async with open_gateway(
             cluster.config(peers=str(first.address), leave_seconds=0)
         ) as second:
-            await until_seen(first, "broker-a", "broker-b")
             await until_seen(second, "broker-a", "broker-b")
             with trio.fail_after(PATIENT_S):
                 while not second.peers.living:  # noqa: ASYNC110 - others decide when
@@ -252,7 +298,7 @@ async def test_the_admin_client_works_through_it(tmp_path: Path) -> None:
         await cluster.broker()
         proxy = await cluster.proxy()
         await until_seen(proxy, "broker-a")
-        async with open_admin(name_servers=str(proxy.address)) as admin:
+        async with open_admin(name_servers=str(proxy.address), timeout_s=PATIENT_S) as admin:
             info = await admin.cluster()
             (address,) = info.broker_addr_table["broker-a"].broker_addrs.values()
             assert address == str(proxy.brokers.ports[MASTER_A].address)
@@ -265,7 +311,7 @@ async def test_metrics(tmp_path: Path, dial: Dial) -> None:
         await until_seen(proxy, "broker-a")
         port = proxy.brokers.ports[MASTER_A]
         assert (await Client(await dial(port.address.port)).send("T")).code == 0
-        text = (await render(GatewayFamilies(proxy).all())).decode()
+        text = b"".join(await render(GatewayFamilies(proxy).all())).decode()
         labels = f'{{broker="broker-a/0",address="{port.address}",upstream="{port.upstream}"}}'
         assert f"lanemq_proxy_broker_requests_total{labels} 1.0\n" in text
         assert f"lanemq_proxy_broker_sessions{labels} 1.0\n" in text

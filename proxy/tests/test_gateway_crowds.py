@@ -3,6 +3,7 @@
 import logging
 import socket
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
@@ -15,13 +16,18 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lanemq.proxy._settings import ConfigError
 from lanemq.proxy.gateway import GatewayConfig, RunningGateway, open_gateway
+from lanemq.proxy.gateway._brokers import UpstreamBrokers
 from lanemq.proxy.gateway._connecting import CONNECT_S, TRIES_MAX, Connecting, Unreachable
 from lanemq.proxy.gateway._numbers import BrokerKey, BrokerNumbers
 from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
+from lanemq.proxy.net.limits._budget import Budget
+from lanemq.proxy.net.transport._tls import ServerTls
+from lanemq.sdk import dial_tcp
 from lanemq.testkit.proxy.brokers import Client
 from lanemq.testkit.proxy.gateways import gateway_config, until
 from lanemq.testkit.proxy.peers import Dial
 from lanemq.testkit.proxy.turns import turns_measured_by
+from lanemq.testkit.reading_time import slowness
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import BrokerData, ClusterInfo
 from lanemq.wire.frame import Connection, Frame, encode_frame, request
@@ -82,8 +88,12 @@ class LoopTurns(trio.abc.Instrument):
 
 
 async def test_the_links_of_a_broker_that_dies_end_in_short_turns() -> None:
-    longest = [await _longest_turn_at_the_death_of_a_broker() for _ in range(2)]
-    assert min(longest) <= TURN_S, longest
+    longest: list[float] = []
+    for _ in range(8):
+        longest.append(await _longest_turn_at_the_death_of_a_broker())
+        if longest[-1] <= TURN_S * slowness():
+            return
+    raise AssertionError(longest)
 
 
 async def _longest_turn_at_the_death_of_a_broker() -> float:
@@ -308,3 +318,39 @@ async def test_why_a_broker_has_no_port_is_said_once(
             assert proxy.brokers.ports == {}
             (tmp_path / "data").unlink()
             await until(lambda: BrokerKey("there", 0) in proxy.brokers.ports)
+
+
+async def test_brokers_that_all_change_their_address_cost_one_look_each() -> None:
+    """Name servers take brokers of anybody, and each look has all that have moved."""
+    count, config = (
+        60,
+        GatewayConfig(upstream="127.0.0.1:1", bind_address="127.0.0.1", broker_port=0),
+    )
+    spawned = Counter[str]()
+
+    class Spawned(trio.abc.Instrument):
+        def task_spawned(self, task: trio.lowlevel.Task) -> None:
+            spawned[task.name] += 1
+
+    def at(port: int) -> list[BrokerData]:
+        return [BrokerData("c", f"b{n:02}", {0: f"10.0.{port}.{n}:10911"}) for n in range(count)]
+
+    async with trio.open_nursery() as nursery:
+        brokers = UpstreamBrokers(
+            config,
+            BrokerNumbers(None),
+            nursery=nursery,
+            dial=dial_tcp,
+            budget=Budget(),
+            tls=ServerTls(),
+        )
+        brokers.note_all(*at(1))
+        assert len(brokers.ports) == count
+        await trio.testing.wait_all_tasks_blocked()
+        trio.lowlevel.add_instrument(instrument := Spawned())
+        brokers.note_all(*at(2))
+        await trio.testing.wait_all_tasks_blocked()
+        trio.lowlevel.remove_instrument(instrument)
+        assert brokers.address_of("b59") == "10.0.2.59:10911"
+        assert spawned.total() <= count
+        nursery.cancel_scope.cancel()

@@ -23,6 +23,7 @@ from lanemq.sdk.admin.cli import admin as admin_command
 from lanemq.testkit.proxy.brokers import Client
 from lanemq.testkit.proxy.gateways import clustered, until
 from lanemq.testkit.proxy.peers import Dial
+from lanemq.testkit.servers import PATIENT_S
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import DirectGroup, MessageModel, TopicConfig
 
@@ -32,7 +33,7 @@ READS: Final = {"g": {TOPIC: "*"}}
 
 
 async def put(broker: RunningBroker, queues: int) -> None:
-    async with open_admin(name_servers="127.0.0.1:1") as admin:
+    async with open_admin(name_servers="127.0.0.1:1", timeout_s=PATIENT_S) as admin:
         config = TopicConfig(TOPIC, read_queue_nums=queues, write_queue_nums=queues)
         await admin.put_topic(str(broker.address), config)
 
@@ -59,7 +60,7 @@ class Site:
         proxy = self.proxies[by]
         assert proxy.members is not None
         await proxy.members.look()
-        async with open_admin(name_servers=str(proxy.address)) as admin:
+        async with open_admin(name_servers=str(proxy.address), timeout_s=PATIENT_S) as admin:
             return (await admin.proxy_status(str(proxy.address))).direct_groups
 
     async def grow(self) -> None:
@@ -111,7 +112,7 @@ async def test_a_group_that_comes_both_ways_is_told(
         assert group == DirectGroup(TOPIC, "g", 2, 2, ("direct-0", "direct-1"))
         assert await at.told(1) == (group,)
         assert "group g has members who go direct" in caplog.text
-        metrics = (await render(GatewayFamilies(at.proxies[0]).all())).decode()
+        metrics = b"".join(await render(GatewayFamilies(at.proxies[0]).all())).decode()
         assert "lanemq_proxy_direct_groups 1" in metrics
         assert "lanemq_proxy_divided_groups 1" in metrics
         command = ["proxyStatus", "-n", str(at.proxies[0].address)]
@@ -127,7 +128,7 @@ async def test_a_group_that_goes_direct_alone_is_no_alarm(
         await (await at.direct()).heartbeat("c", consumers=READS)
         assert await at.told() == (DirectGroup(TOPIC, "g", 1, 0, ("c",)),)
         assert "members who go direct" not in caplog.text
-        metrics = (await render(GatewayFamilies(at.proxies[0]).all())).decode()
+        metrics = b"".join(await render(GatewayFamilies(at.proxies[0]).all())).decode()
         assert "lanemq_proxy_divided_groups 0" in metrics
 
 

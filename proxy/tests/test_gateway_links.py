@@ -53,27 +53,31 @@ class Unread:
             assert isinstance(frame, Frame)
             self.written.append(frame)
 
-    def when_room(self, answer: Callable[[], None]) -> None:
+    def when_room(self, answer: Callable[[], None]) -> Callable[[], object]:
         if self.has_room:
             answer()
+        return lambda: None
 
     def abort(self) -> None:
         raise AssertionError("another link of the client is none the worse")
 
 
 class Long:
-    """Answers that take for ever to make."""
+    """Answers that take as long to make as a test wants, and so do requests with a body."""
 
     def __init__(self) -> None:
-        self.is_making = trio.Event()
+        self.is_making, self.may_end = trio.Event(), trio.Event()
 
-    def is_long(self, code: int, frame: Frame) -> bool:
-        return True
+    def is_long(self, code: int | None, frame: Frame) -> bool:
+        return code is not None or bool(frame.body)
 
-    async def long_answer(self, code: int, frame: Frame) -> Frame:
+    async def long_frame(self, code: int | None, frame: Frame) -> Frame:
         self.is_making.set()
-        await trio.sleep_forever()
-        raise AssertionError
+        await self.may_end.wait()
+        return frame
+
+    def request(self, frame: Frame) -> Frame:
+        return frame
 
 
 class Linked:
@@ -145,6 +149,37 @@ async def test_answers_that_are_being_made_are_refused_at_the_end_of_a_link(wait
         assert at.results == refused
         await at.ended.wait()
         assert at.results == refused
+
+
+LONG_REQUEST: Final = Frame(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, opaque=7, body=b"{}")
+SHORT_REQUEST: Final = Frame(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, opaque=8)
+
+
+async def test_what_follows_a_long_request_of_a_broker_waits_for_it() -> None:
+    answers = Long()
+    async with linked(Unread(), cast("SeenAnswers", answers)) as at:
+        asked = at.ask(1)
+        await at.broker.receive_some()
+        sent = (SHORT_REQUEST, LONG_REQUEST, SHORT_REQUEST, LONG_REQUEST, asked.reply())
+        await at.broker.send_all(b"".join(map(encode_frame, sent)))
+        await answers.is_making.wait()
+        assert [one.opaque for one in at.seen] == [8]
+        answers.may_end.set()
+        await until(lambda: len(at.seen) == len(sent))
+        assert [one.opaque for one in at.seen] == [8, 7, 8, 7, 1]
+
+
+async def test_a_long_request_of_a_broker_ends_with_its_link() -> None:
+    answers, client = Long(), Unread()
+    async with linked(client, cast("SeenAnswers", answers)) as at:
+        at.ask(1)
+        await at.broker.receive_some()
+        await at.broker.send_all(encode_frame(LONG_REQUEST) + encode_frame(SHORT_REQUEST))
+        await answers.is_making.wait()
+        await at.link.end_in_turn("the broker has moved")
+        await at.ended.wait()
+        assert at.results == [(1, ResponseCode.SERVICE_NOT_AVAILABLE)]
+        assert not client.account.kept_bytes
 
 
 async def test_a_broker_that_is_silent_keeps_no_locks_of_others_from_the_client(

@@ -18,7 +18,9 @@ from lanemq.proxy.process import RunningBroker, open_broker
 from lanemq.sdk.admin import open_admin
 from lanemq.testkit.proxy.brokers import SMALL_STORE, Client
 from lanemq.testkit.proxy.gateways import Cluster, clustered, until
+from lanemq.testkit.proxy.moves import moved
 from lanemq.testkit.proxy.peers import Dial
+from lanemq.testkit.servers import PATIENT_S
 from lanemq.wire import HostAddress, RequestCode, ResponseCode
 from lanemq.wire.bodies import BrokerData, RegisterBrokerBody, RouteData, TopicConfig
 from lanemq.wire.headers import RegisterBroker
@@ -59,25 +61,27 @@ def test_the_members_of_several_brokers_are_those_of_any() -> None:
 
 
 async def put(broker: RunningBroker, topic: str, queues: int) -> None:
-    async with open_admin(name_servers="127.0.0.1:1") as admin:
+    async with open_admin(name_servers="127.0.0.1:1", timeout_s=PATIENT_S) as admin:
         config = TopicConfig(topic, read_queue_nums=queues, write_queue_nums=queues)
         await admin.put_topic(str(broker.address), config)
 
 
 @asynccontextmanager
-async def slave(cluster: Cluster, dial: Dial) -> AsyncIterator[RunningBroker]:
-    """Run a broker that the name server takes for the slave of broker-b; it has what is sent to
+async def slave(
+    cluster: Cluster, dial: Dial, name: str = "broker-b"
+) -> AsyncIterator[RunningBroker]:
+    """Run a broker that the name server takes for the slave of another one; it has what is sent to
     it here."""
     config = BrokerConfig(
-        broker_name="broker-b",
+        broker_name=name,
         bind_address="127.0.0.1",
         listen_port=0,
-        store_path_root_dir=cluster.root / "slave",
+        store_path_root_dir=cluster.root / f"slave-{name}",
         **SMALL_STORE,  # type: ignore[arg-type]
     )
     async with open_broker(config) as broker:
         client = Client(await dial(HostAddress.parse(cluster.name_server).port))
-        header = RegisterBroker("broker-b", str(broker.address), "DefaultCluster", "", 1)
+        header = RegisterBroker(name, str(broker.address), "DefaultCluster", "", 1)
         body = RegisterBrokerBody().encode()
         assert (await client.call(Code.REGISTER_BROKER, header.to_fields(), body)).code == 0
         yield broker
@@ -96,12 +100,15 @@ async def until_ids(proxy: RunningGateway, *ids: int) -> None:
 async def run_master(
     cluster: Cluster,
     stop: trio.Event,
+    stopped: trio.Event | None = None,
     *,
     task_status: trio.TaskStatus[RunningBroker] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     async with cluster.open_broker("broker-b") as broker:
         task_status.started(broker)
         await stop.wait()
+    if stopped is not None:
+        stopped.set()
 
 
 @dataclass
@@ -117,6 +124,8 @@ class Shared:
     addresses: Mapping[int, str]
     stop: trio.Event
     """Ends the master of broker-b."""
+    stopped: trio.Event
+    """Set once it has ended, and its store may be opened again."""
     nursery: trio.Nursery
 
     async def seen(self, topic: str) -> tuple[Mapping[int, str], tuple[int, int]]:
@@ -135,8 +144,8 @@ class Shared:
 async def shared(cluster: Cluster, dial: Dial) -> AsyncIterator[Shared]:
     nursery = await cluster.stack.enter_async_context(trio.open_nursery())
     others = [await cluster.broker(f"broker-{letter}") for letter in "acd"]  # a has the log
-    stop = trio.Event()
-    master = await nursery.start(run_master, cluster, stop)
+    stop, stopped = trio.Event(), trio.Event()
+    master = await nursery.start(run_master, cluster, stop, stopped)
     proxy = await cluster.proxy(logical=True, settle_seconds=0)
     await until(lambda: not proxy.routes.why_not_ready)
     routes = Client(await dial(proxy.address.port))
@@ -153,7 +162,7 @@ async def shared(cluster: Cluster, dial: Dial) -> AsyncIterator[Shared]:
         late = [Client(await dial(one.port)) for one in ports]
         addresses = {one: str(address) for one, address in enumerate(ports)}
         seen_replica = Client(await dial(replica.port))
-        yield Shared(proxy, routes, seen_replica, late, addresses, stop, nursery)
+        yield Shared(proxy, routes, seen_replica, late, addresses, stop, stopped, nursery)
         stop.set()
 
 
@@ -171,6 +180,7 @@ async def test_a_broker_without_its_master_is_read_behind_an_added_one_that_has_
         assert await at.bodies(0, "U") == await at.bodies(1, "U") == [b"u"]
 
         at.stop.set()
+        await at.stopped.wait()
         await until_ids(at.proxy, 1)
         # Senders leave its queues out; the list of addresses stays, also for U.
         assert await at.seen("T") == (at.addresses, (2, 0))
@@ -197,3 +207,45 @@ async def test_a_broker_without_its_master_is_read_behind_an_added_one_that_has_
         assert await at.bodies(0, "T") == [b"master"]
         assert (await at.late[0].send("T", queue_id=0)).code == 0
         stop.set()
+
+
+async def test_a_moved_queue_goes_on_at_another_master_for_who_has_a_slave_of_the_first_one(
+    tmp_path: Path, dial: Dial
+) -> None:
+    async with clustered(tmp_path) as cluster:
+        nursery = await cluster.stack.enter_async_context(trio.open_nursery())
+        await cluster.broker("broker-a")  # has the log
+        stop = trio.Event()
+        master = await nursery.start(run_master, cluster, stop)
+        other = await cluster.broker("broker-c")
+        first, lagging = [
+            await cluster.stack.enter_async_context(slave(cluster, dial, name))
+            for name in ("broker-b", "broker-c")
+        ]
+        for broker in (master, first, lagging):
+            await put(broker, "T", 1)
+        proxy = await cluster.proxy(logical=True, moves=True, settle_seconds=0)
+        await until(lambda: proxy.moving and proxy.moving.lease.is_sure)
+        await route_of(Client(await dial(proxy.address.port)), "T")
+        await until(lambda: proxy.orders and proxy.orders.of("T"))
+        masters, slaves = [
+            Client(await dial(proxy.brokers.ports[BrokerKey("broker-b", one)].address.port))
+            for one in (0, 1)
+        ]
+        assert (await masters.send("T", b"0", queue_id=0)).code == 0
+        assert (await Client(await dial(first.port)).send("T", b"0", queue_id=0)).code == 0
+        async with open_admin(name_servers=str(proxy.address), timeout_s=PATIENT_S) as admin:
+            assert (await moved(admin, 0, "broker-c")).begin == 1
+        assert (await masters.send("T", b"1", queue_id=0)).fields["queueOffset"] == "1"
+        stop.set()
+        await until_ids(proxy, 1)
+        for offset in (0, 1):
+            (one,) = await slaves.messages("T", queue_id=0, offset=offset)
+            assert (one.body, one.queue_offset) == (b"%d" % offset, offset)
+        queue = {"topic": "T", "queueId": "0", "consumerGroup": "g"}
+        assert (await slaves.call(Code.GET_MAX_OFFSET, queue)).fields["offset"] == "2"
+        progress = {**queue, "commitOffset": "2"}
+        assert (await slaves.call(Code.UPDATE_CONSUMER_OFFSET, progress)).code == 0
+        assert (await slaves.call(Code.QUERY_CONSUMER_OFFSET, queue)).fields["offset"] == "2"
+        kept = await Client(await dial(other.port)).call(Code.QUERY_CONSUMER_OFFSET, queue)
+        assert kept.fields.get("offset") == "1", kept.remark

@@ -14,9 +14,11 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from lanemq.proxy.gateway import GatewayFamilies, RunningGateway, open_gateway
+from lanemq.proxy.gateway._answers import SeenAnswers
 from lanemq.proxy.gateway._broker_port import BrokerPort
 from lanemq.proxy.gateway._numbers import BrokerKey
 from lanemq.proxy.gateway.order import AddedRequests, Passed, PortQueues, added_name
+from lanemq.proxy.net._loop_watch import LoopWatch
 from lanemq.proxy.net.http._exposition import render
 from lanemq.proxy.process import RunningBroker
 from lanemq.sdk import Message, ReceivedMessage, open_producer, open_push_consumer
@@ -25,8 +27,10 @@ from lanemq.sdk.admin.cli import admin as admin_command
 from lanemq.testkit.proxy.brokers import Client, send_header
 from lanemq.testkit.proxy.gateways import Cluster, clustered, gateway_config, until
 from lanemq.testkit.proxy.peers import Dial
+from lanemq.testkit.servers import PATIENT_PRODUCER, PATIENT_S
 from lanemq.wire import Refused, RequestCode, ResponseCode, Version, fastjson
 from lanemq.wire.bodies import (
+    BrokerData,
     ConsumeStats,
     LockBatchResult,
     MessageQueue,
@@ -64,7 +68,7 @@ class Grown:
 
 
 async def put(broker: RunningBroker, topic: str, queues: int) -> None:
-    async with open_admin(name_servers="127.0.0.1:1") as admin:
+    async with open_admin(name_servers="127.0.0.1:1", timeout_s=PATIENT_S) as admin:
         config = TopicConfig(topic, read_queue_nums=queues, write_queue_nums=queues)
         await admin.put_topic(str(broker.address), config)
 
@@ -343,7 +347,7 @@ async def test_members_of_a_group_are_those_at_a_broker_of_its_topic(
 
 
 async def test_a_broker_that_is_down_holds_up_no_other_behind_the_same_added_one(
-    tmp_path: Path, dial: Dial
+    tmp_path: Path, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shared(tmp_path, dial) as at:
         late = await at.client(LATE)
@@ -351,13 +355,15 @@ async def test_a_broker_that_is_down_holds_up_no_other_behind_the_same_added_one
             assert (await late.send(topic, queue_id=0)).code == 0
         port = at.proxy.brokers.ports[BrokerKey("broker-a", 0)]
         assert isinstance(port, BrokerPort)
-        at.proxy.brokers._move(port, "127.0.0.1:9")
+        # The proxy looks every two seconds, and would find the broker where it is.
+        monkeypatch.setattr(at.proxy.brokers, "note_all", lambda *_: None)
+        at.proxy.brokers.note(BrokerData("c", "broker-a", {0: "127.0.0.1:9"}))
         await until(lambda: at.proxy.brokers.ports[BrokerKey(LATE, 0)].links == 1)
         assert (await late.send("U", queue_id=0)).code == 0
         answer = await late.send("T", queue_id=0)
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert "broker-a" in (answer.remark or "")
-        at.proxy.brokers._move(port, str(at.brokers[0].address))
+        at.proxy.brokers.note(BrokerData("c", "broker-a", {0: str(at.brokers[0].address)}))
         await until(lambda: not port.problem)
         assert (await late.send("T", queue_id=0)).code == 0
         assert (await late.send("U", queue_id=0)).code == 0
@@ -484,6 +490,36 @@ async def test_a_reset_reaches_the_client_with_the_names_that_it_has(
         assert name in pushed.body
 
 
+async def test_a_reset_of_very_many_queues_takes_short_turns(
+    tmp_path: Path, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body of 15 MiB held the event loop for 1.6 seconds."""
+    async with grown(tmp_path, dial) as at:
+        assert at.proxy.orders is not None
+        queues = PortQueues(at.proxy.orders, "broker-a", "broker-a")
+        seen = SeenAnswers(at.brokers[0].address, {}, queues)
+        queue = b'{"brokerName":"broker-a","queueId":3,"topic":"T"}:0'
+        body = b'{"offsetTable":{' + b",".join([queue] * 3000) + b"}}"
+        frame = request(Code.RESET_CONSUMER_CLIENT_OFFSET, {"topic": "T"}, body=body)
+        assert seen.is_long(None, frame)
+        assert not seen.is_long(None, replace(frame, body=body[:1000]))
+        assert not seen.is_long(None, replace(frame, code=Code.NOTIFY_CONSUMER_IDS_CHANGED))
+        monkeypatch.setattr(LoopWatch, "has_time", False)
+        turns = 0
+
+        class Turns(trio.abc.Instrument):
+            def before_task_step(self, task: trio.lowlevel.Task) -> None:
+                nonlocal turns
+                turns += 1
+
+        trio.lowlevel.add_instrument(instrument := Turns())
+        made = await seen.long_frame(None, frame)
+        trio.lowlevel.remove_instrument(instrument)
+        assert turns >= 3000
+        assert made == seen.request(frame)
+        assert made.body.count(b'"brokerName":"' + LATE.encode() + b'","queueId":1') == 3000
+
+
 async def test_a_check_of_a_transaction_names_the_queue_that_was_sent_to(
     tmp_path: Path, dial: Dial
 ) -> None:
@@ -569,7 +605,7 @@ async def test_clients_of_lanemq_send_to_all_queues_and_read_all(
             seen.update(one.body for one in messages)
 
         async with (
-            open_producer("p", name_servers=servers) as producer,
+            open_producer("p", name_servers=servers, options=PATIENT_PRODUCER) as producer,
             open_push_consumer("g", name_servers=servers, subscriptions={"T": "*"}, listener=take),
         ):
             sent = {b"%d" % number for number in range(24)}
@@ -610,7 +646,7 @@ async def test_a_search_by_key_finds_a_message_once(tmp_path: Path, dial: Dial) 
     async with grown(tmp_path, dial) as at:
         late = await at.client(LATE)
         await late.send("T", b"k", {"KEYS": "key"}, queue_id=0)
-        async with open_admin(name_servers=str(at.proxy.address)) as admin:
+        async with open_admin(name_servers=str(at.proxy.address), timeout_s=PATIENT_S) as admin:
             found = await admin.messages_by_key("T", "key")
         assert [one.body for one in found] == [b"k"]
 
@@ -620,6 +656,8 @@ async def test_topics_wait_until_their_queues_have_stayed_the_same(
 ) -> None:
     async with clustered(tmp_path) as cluster:
         brokers = [await cluster.broker(name) for name in NAMES]
+        async with open_gateway(cluster.config(logical=True, settle_seconds=0)) as first:
+            await until(lambda: not first.routes.why_not_ready)  # it has begun the log
         proxy = await cluster.proxy(logical=True, settle_seconds=3600)
         await put(brokers[1], "T", 2)
         assert await queues_of(dial, proxy) == numbered(("broker-b", 2))
@@ -666,7 +704,7 @@ async def test_an_order_whose_log_was_deleted_begins_with_that_of_the_cluster(
             await queues_of(dial, proxy)
             await put(brokers[0], "T", 4)
             assert (LATE, 1) in await queues_of(dial, proxy)
-        async with open_admin(name_servers=config.upstream) as admin:
+        async with open_admin(name_servers=config.upstream, timeout_s=PATIENT_S) as admin:
             for topic in ("LANEMQ_PROXY_queues", "LANEMQ_PROXY_%SNAPSHOTS%queues"):
                 await admin.delete_topic(str(brokers[0].address), topic)
                 await admin.delete_route(topic)
@@ -720,10 +758,16 @@ async def test_routes_are_in_the_form_of_json_that_the_client_reads(
         assert fastjson.is_quick(answer.body) is is_standard
 
 
-async def test_kept_routes_are_in_the_order_too(tmp_path: Path, dial: Dial) -> None:
+async def test_kept_routes_are_in_the_order_too(
+    tmp_path: Path, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_: str, __: Frame) -> Frame:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "a test")
+
     async with grown(tmp_path, dial) as at:
         seen = await queues_of(dial, at.proxy)
-        at.proxy.routes._name_servers.why_unanswered = "a test"
+        # Whatever the proxy asks on its own account meanwhile: it does so every two seconds.
+        monkeypatch.setattr(at.proxy.routes._name_servers, "_call", refuse)
         assert await queues_of(dial, at.proxy) == seen
         assert at.proxy.routes.seen.kept == 1
 
@@ -760,7 +804,7 @@ async def test_proxies_that_differ_say_so(
             assert problem in caplog.text
             ((_, _, problem),) = same.peers.known()
             assert not problem
-            async with open_admin(name_servers=str(without.address)) as admin:
+            async with open_admin(name_servers=str(without.address), timeout_s=PATIENT_S) as admin:
                 status = await admin.proxy_status(str(without.address))
             assert "--logical" in status.proxies[0].problem
 
@@ -769,13 +813,13 @@ async def test_the_status_tells_of_topics_in_another_order(tmp_path: Path, dial:
     async with grown(tmp_path, dial) as at:
         assert at.proxy.orders is not None
         await until(lambda: at.proxy.orders.others)  # type: ignore[union-attr]
-        async with open_admin(name_servers=str(at.proxy.address)) as admin:
+        async with open_admin(name_servers=str(at.proxy.address), timeout_s=PATIENT_S) as admin:
             status = await admin.proxy_status(str(at.proxy.address))
         assert status.queue_log is not None
         assert status.queue_log.lag == 0
         assert not status.queue_log.problem
         assert status.topics_in_other_order == 1
-        metrics = (await render(GatewayFamilies(at.proxy).all())).decode()
+        metrics = b"".join(await render(GatewayFamilies(at.proxy).all())).decode()
         assert "lanemq_proxy_topics_in_other_order 1" in metrics
         assert "lanemq_proxy_order_known 1" in metrics
         command = ["proxyStatus", "-n", str(at.proxy.address)]

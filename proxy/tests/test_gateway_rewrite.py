@@ -1,10 +1,12 @@
 """Addresses of brokers in what passes through a proxy."""
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Final
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -15,7 +17,9 @@ from lanemq.proxy.gateway.rewrites import (
     with_id_host,
     with_origin_ids,
 )
-from lanemq.proxy.logical.rules._records import with_store_host
+from lanemq.proxy.logical.rules._records import LONG_RECORDS_BYTES, PIECE_BYTES, with_store_host
+from lanemq.testkit.calls import calls_of_this_thread
+from lanemq.testkit.reading_time import slowness
 from lanemq.wire import HostAddress, RemoteProtocolError, RequestCode, SysFlag
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.message import (
@@ -157,6 +161,37 @@ def test_routes_keep_what_nobody_here_knows() -> None:
     assert seen == body.replace(b'"10.1.2.3:10911"', b'"p:1"').replace(b"10.1.2.4:10911", b"p:2")
 
 
+STRANGE: Final = ("", "a" * 300, '"', "\\", '\\"', '"\\\\"', '","', "ü", "10.1.2.3:10911x")
+LONG_TEXTS: Final = [
+    size * one + "10.1.2.3:10911" for one in ("a", "\\", '"') for size in (32767, 65529, 65536)
+]
+
+
+@pytest.mark.parametrize("text", [*STRANGE, *LONG_TEXTS])
+def test_addresses_are_found_whatever_texts_are_before_them(text: str) -> None:
+    """An empty one, for example, was taken for the end of one, and what was behind it passed."""
+    before = {"zone": text, text: [text], "at": "10.1.2.3:10911", "z": '"10.1.2.3:10911"'}
+    body = json.dumps(before, ensure_ascii=False).encode()
+    seen = json.loads(with_addresses(body, {"10.1.2.3:10911": "p:1"}))
+    assert seen == before | {"at": "p:1"}
+
+
+@given(st.binary(max_size=50) | st.text('\\"ab', max_size=20).map(str.encode))
+def test_a_body_that_is_no_json_stays_but_for_its_addresses(body: bytes) -> None:
+    assert with_addresses(body, {"a": "a"}) == body
+    seen = with_addresses(body, {"a": "aa"})
+    assert seen.replace(b'"aa"', b'"a"') == body.replace(b'"aa"', b'"a"')
+
+
+@pytest.mark.parametrize("piece", [b'"', b'\\"', b"\\", b'"a', b'"a",'])
+def test_looking_for_addresses_takes_many_short_steps(piece: bytes) -> None:
+    """One long call in a thread holds up the event loop: a third of a second for 16 MiB."""
+    body = piece * (2 << 20)
+    with calls_of_this_thread() as calls:
+        assert with_addresses(body, {"b": "c"}) == body
+    assert calls.count >= 3 * len(body) >> 16
+
+
 def test_ids_keep_their_positions_and_other_texts_stay() -> None:
     ids = [encode_offset_id(BROKER, 5), encode_offset_id(HostAddress("::1", 3), 1 << 60)]
     host = PROXY.packed.hex().upper()
@@ -201,3 +236,59 @@ def test_many_records_whose_address_changes_its_length_take_linear_time() -> Non
     seen = with_store_host(one * number, PROXY.packed)
     assert time.process_time() - begin_s < 5.0  # about 0.1; each record moved what is behind it
     assert seen == encode_message(replace(v6, store_host=PROXY, sys_flag=0)) * number
+
+
+async def test_an_answer_of_very_many_records_is_made_in_short_turns() -> None:
+    """Whoever registers as a broker may answer a pull with 16 MiB of the shortest records."""
+    one = _record()
+    body = one * (1 + LONG_RECORDS_BYTES * 4 // len(one))
+    seen, turns = SeenAnswers(PROXY, {}), 0
+    code, frame = (
+        int(RequestCode.PULL_MESSAGE),
+        Frame(0, fields={"nextBeginOffset": "7"}, body=body),
+    )
+    assert not seen.is_long(code, replace(frame, body=body[: LONG_RECORDS_BYTES // 2]))
+    assert not seen.is_long(int(RequestCode.HEART_BEAT), frame)
+    assert seen.is_long(code, frame)
+
+    class Turns(trio.abc.Instrument):
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            nonlocal turns
+            turns += 1
+
+    trio.lowlevel.add_instrument(instrument := Turns())
+    made = await seen.long_frame(code, frame)
+    trio.lowlevel.remove_instrument(instrument)
+    assert made == seen.answer(code, frame)
+    assert turns >= len(body) // (PIECE_BYTES + len(one))
+    broken = replace(frame, body=body + b"no record")
+    passed = (await seen.long_frame(code, broken)).body
+    assert passed[:PIECE_BYTES] == made.body[:PIECE_BYTES]
+    assert passed.endswith(one + b"no record"), "as it is, with what is before it"
+
+
+@pytest.mark.parametrize(
+    "code", [RequestCode.CHECK_TRANSACTION_STATE, RequestCode.CONSUME_MESSAGE_DIRECTLY]
+)
+def test_a_request_about_a_message_has_one_however_many_a_broker_sends(code: int) -> None:
+    """A body of 15 MiB held the event loop for a second; clients read the first message."""
+    seen, one = SeenAnswers(PROXY, {}), _record()
+    alone = seen.request(request(code, {"offsetMsgId": "0"}, body=one))
+    assert seen.request(request(code, {"offsetMsgId": "0"}, body=one * 1000)).body == alone.body
+    assert seen.request(request(code, {"offsetMsgId": "0"}, body=one + b"?")).body == alone.body
+    for strange in (b"", b"no record"):
+        assert seen.request(request(code, {}, body=strange)).body == strange
+
+
+def test_ids_of_any_length_take_no_longer_than_their_text() -> None:
+    """Hexadecimal digits that are no id: a pattern may not begin again at each of them."""
+
+    def seconds(digits: int) -> float:
+        properties = b"ORIGIN_MESSAGE_ID\x01" + b"A" * digits + b"z"
+        record = encode_message(replace(decode_message(_record()), properties_data=properties))
+        begun_s = time.process_time()
+        for _ in range(4):
+            with_origin_ids(record, {})
+        return time.process_time() - begun_s
+
+    assert min(seconds(32_000) for _ in range(3)) < 0.004 * slowness()  # 16 ms, once

@@ -10,12 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from lanemq.proxy.sessions.state import _stages
+from lanemq.storage import Store
 from lanemq.testkit.proxy.brokers import (
     Client,
     TestBroker,
     open_test_broker,
     pull_header,
 )
+from lanemq.testkit.proxy.turns import Turns
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import GroupList, SubscriptionGroupConfig
 from lanemq.wire.frame import Frame
@@ -25,6 +28,7 @@ from lanemq.wire.message import StageRecord, Stages, decode_messages, stage_grou
 SUSPEND, SUBSCRIPTION, COMMIT = 2, 4, 1
 PULL = RequestCode.PULL_MESSAGE
 NOT_FOUND = ResponseCode.PULL_NOT_FOUND
+RETRY = ResponseCode.PULL_RETRY_IMMEDIATELY
 
 
 async def set_stages(client: Client, stages: object, group: str = "g") -> Frame:
@@ -281,11 +285,17 @@ async def test_a_deleted_group_leaves_no_count_behind(broker: TestBroker, client
     sizes=st.lists(st.integers(1, 5), max_size=4),
     tags=st.text("AB", min_size=1, max_size=25),
     batch=st.integers(1, 7),
+    looks=st.sampled_from([1, 4, _stages.LOOKS_MAX]),
     seed=st.integers(0, 2**32),
 )
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_plain_client_consumes_in_stages_whatever_it_commits_and_forgets(
-    sizes: list[int], tags: str, batch: int, seed: int, tmp_path_factory: pytest.TempPathFactory
+    sizes: list[int],
+    tags: str,
+    batch: int,
+    looks: int,
+    seed: int,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """A client that pulls ahead, settles in any order, commits at times, and begins again."""
     rng, stages = random.Random(seed), Stages(sizes)
@@ -329,7 +339,57 @@ def test_a_plain_client_consumes_in_stages_whatever_it_commits_and_forgets(
                             await commit(client, committed)
             raise AssertionError("the client never came to the end")
 
-    trio.run(main)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_stages, "LOOKS_MAX", looks)
+        patch.setattr(_stages, "SCAN_UNITS", 2)
+        trio.run(main)
+
+
+async def test_one_pull_counts_no_more_than_a_turn_has_time_for(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages that nobody wants count for nothing, however many there are."""
+    await fill(client, 40, tags="B")
+    await commit(client, 0)
+    await set_stages(client, [2])
+    monkeypatch.setattr(_stages, "LOOKS_MAX", 8)
+    monkeypatch.setattr(_stages, "SCAN_UNITS", 4)
+    codes: list[int] = []
+    while not codes or codes[-1] == RETRY:
+        for tag in ("A", "C"):  # as while a subscription changes, from member to member
+            answer = await client.pull(offset=40, subscription=tag)
+            assert int(answer.fields["nextBeginOffset"]) == 40
+            codes.append(answer.code)
+    assert codes == [RETRY] * 8 + [NOT_FOUND] * 2
+
+
+async def test_one_pull_judges_no_more_messages_than_a_turn_has_time_for(
+    tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By SQL92: each may take milliseconds."""
+    judged, record_at = 0, Store.record_at
+
+    def counted(self: Store, log_position: int, *, queued: bool = False) -> bytes | None:
+        nonlocal judged
+        judged += 1
+        turns.take(0.005)
+        return record_at(self, log_position, queued=queued)
+
+    async with open_test_broker(tmp_path, enable_property_filter=True) as broker:
+        client = broker.connect()
+        await fill(client, 40, tags="B")
+        await commit(client, 0)
+        await set_stages(client, [2])
+        monkeypatch.setattr(Store, "record_at", counted)
+        codes: list[int] = []
+        while not codes or codes[-1] == RETRY:
+            before = judged
+            pull = {"sys_flag": SUBSCRIPTION, "expression_type": "SQL92", "subscription": "a = 5"}
+            answer = await client.pull(offset=40, **pull)  # type: ignore[arg-type]
+            codes.append(answer.code)
+            assert judged - before <= 5
+        assert judged >= 40
+        assert codes == [RETRY] * (len(codes) - 1) + [NOT_FOUND]
 
 
 async def test_records_of_stages_are_no_groups_of_a_topic(client: Client) -> None:
@@ -340,3 +400,24 @@ async def test_records_of_stages_are_no_groups_of_a_topic(client: Client) -> Non
     await commit(client, StageRecord(2, 2).pack(), group=stage_group("other"))
     answer = await client.call(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "T"})
     assert GroupList.decode(answer.body).group_list == ("g",)
+
+
+@pytest.mark.parametrize("is_counted_otherwise", [False, True])
+async def test_the_count_to_the_end_of_a_segment_takes_short_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_counted_otherwise: bool
+) -> None:
+    """Whoever asks for a group's progress in a sealed segment has its messages counted."""
+    monkeypatch.setattr(_stages, "LOOKS_MAX", 8)
+    monkeypatch.setattr(_stages, "SCAN_UNITS", 4)
+    async with open_test_broker(tmp_path) as broker:
+        await fill(broker.connect(), 40)
+        stages, key = broker.context.stages, ("g", "T", 0)
+        stages.put(key, StageRecord(0, 0))
+        steps = stages.count_out(Stages([100]), _stages.Part("T", 0, key, end=40))
+        assert [next(steps) for _ in range(4)] == [None] * 4
+        assert stages.record(key) == StageRecord(0, 0)
+        if is_counted_otherwise:
+            stages.put(key, StageRecord(30, 30))
+        assert list(steps) in ([], [None])
+        counted = StageRecord(30, 30) if is_counted_otherwise else StageRecord(40, 40)
+        assert stages.record(key) == counted

@@ -2,8 +2,9 @@
 
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from time import thread_time
 
@@ -16,14 +17,24 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from lanemq.proxy.broker.status._families import BrokerFamilies
 from lanemq.proxy.broker.status._snapshot import StatusReader
-from lanemq.proxy.net.http._exposition import Family, render
+from lanemq.proxy.nameserver import NameServerFamilies, Registration, RouteTable
+from lanemq.proxy.net.http._exposition import FAMILY_SAMPLES_MAX, Family, Sample, render
 from lanemq.proxy.net.http._pages import FRESH_S, Pages
-from lanemq.proxy.net.http._server import CONNECTIONS_MAX, READ_S, REQUESTS_MAX, HttpServer
+from lanemq.proxy.net.http._server import (
+    CONNECTIONS_MAX,
+    READ_S,
+    REQUESTS_MAX,
+    HttpServer,
+    Page,
+)
+from lanemq.proxy.sessions.state._stages import SHADOW_PREFIX
+from lanemq.testkit.calls import calls_of_steps
 from lanemq.testkit.proxy.brokers import Client, TestBroker
 from lanemq.testkit.proxy.keys import keys_of, result
 from lanemq.testkit.proxy.processes import server_process
+from lanemq.testkit.reading_time import slowness
 from lanemq.wire import RequestCode
-from lanemq.wire.bodies import TopicConfig
+from lanemq.wire.bodies import DataVersion, TopicConfig
 from lanemq.wire.kv import Action, LeaseTerms, OpType, Step, encode_terms
 
 ONE = Family("lanemq_one_total", "A counter.", ("topic",), [(("T",), 3)])
@@ -58,7 +69,7 @@ async def asked(server: HttpServer, request: bytes) -> bytes:
 
 
 def get(path: str, *more: str, method: str = "GET") -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", "Host: x", "Connection: close", *more, "", ""]
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", *more, "", ""]
     return "\r\n".join(lines).encode()
 
 
@@ -89,6 +100,31 @@ async def test_only_get_and_head_are_answered() -> None:
     assert answer.endswith(b"there are: /healthz /metrics /readyz\n")
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:5557", 200),
+        ("10.1.2.3", 200),
+        ("[::1]:5557", 200),
+        ("localhost:5557", 200),
+        ("Metrics.Internal", 200),
+        ("metrics.internal.:80", 200),
+        ("attacker.example", 421),
+        ("127.0.0.1.attacker.example:5557", 421),
+        ("internal", 421),
+        ("", 421),
+    ],
+)
+async def test_names_that_nobody_gave_the_server_get_no_page(host: str, status: int) -> None:
+    """A site in a browser may let its own name lead here: then it could read everything."""
+    server = HttpServer(Pages(lambda: [ONE]).routes(), ["metrics.internal"])
+    request = f"GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    answer = await asked(server, request.encode())
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert (b"lanemq_one" in answer) == (status == 200)
+    assert (b"--http-name NAME" in answer) == (status == 421)
+
+
 @pytest.mark.parametrize("header", ["Content-Length: 5", "Transfer-Encoding: chunked"])
 async def test_a_body_is_refused_and_not_waited_for(header: str) -> None:
     answer = await asked(pages(), get("/healthz", header))
@@ -96,13 +132,13 @@ async def test_a_body_is_refused_and_not_waited_for(header: str) -> None:
 
 
 async def test_several_requests_on_one_connection_and_pipelined() -> None:
-    request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     answer = await asked(pages(), request * 3 + get("/readyz"))
     assert answer.count(b"HTTP/1.1 200 OK") == 4
 
 
 async def test_requests_on_one_connection_are_bounded() -> None:
-    request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     answer = await asked(pages(), request * (REQUESTS_MAX + 5))
     assert answer.count(b"HTTP/1.1 200 OK") == REQUESTS_MAX
 
@@ -112,8 +148,8 @@ async def test_requests_on_one_connection_are_bounded() -> None:
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 10 + b"\r\n\r\n",
         b"GET / HTTP/1.1\r\n\r\n",  # without a host
-        b"GET /\xff\x00 HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+        b"GET /\xff\x00 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n",
         b"GET /" + b"a" * 100_000,
         b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000,
         b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 50_000,
@@ -189,6 +225,54 @@ async def test_connections_are_bounded(autojump_clock: MockClock) -> None:
         nursery.cancel_scope.cancel()
 
 
+async def test_one_address_leaves_places_to_others() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    port: int = listener.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(pages().serve, [listener])
+        held = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(CONNECTIONS_MAX)]
+        ended = [await one.receive_some() for one in held[CONNECTIONS_MAX // 2 :]]
+        assert ended == [b""] * (CONNECTIONS_MAX // 2)
+        probe = await trio.open_tcp_stream("127.0.0.1", port, local_address="127.0.0.2")
+        await probe.send_all(get("/healthz"))
+        assert (await everything(probe)).startswith(b"HTTP/1.1 200 ")
+        for stream in (probe, *held):
+            await stream.aclose()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_metric_of_very_many_samples_is_cut_and_says_so() -> None:
+    taken = 0
+
+    def samples() -> Iterator[Sample]:
+        nonlocal taken
+        for number in range(10 * FAMILY_SAMPLES_MAX):
+            taken += 1
+            yield (str(number),), 1
+
+    long = Family("lanemq_long", "H.", ("topic",), samples())
+    parts = await render([long, ONE])
+    assert taken == FAMILY_SAMPLES_MAX
+    assert max(map(len, parts)) < 64 << 10
+    text = b"".join(parts)
+    assert text.count(b"lanemq_long{") == FAMILY_SAMPLES_MAX
+    assert text.endswith(b'lanemq_metrics_left_out{metric="lanemq_long"} 1.0\n')
+    assert ONE.name.encode() in text
+    assert b"left_out" not in b"".join(await render([ONE]))
+
+    server = HttpServer({"/long": long_page})
+    answer = await asked(server, get("/long"))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"Content-Length: 300000" in head
+    assert body == b"a" * 100_000 + b"b" * 200_000
+    head, _, body = (await asked(server, get("/long", method="HEAD"))).partition(b"\r\n\r\n")
+    assert (b"Content-Length: 300000" in head, body) == (True, b"")
+
+
+async def long_page() -> Page:
+    return Page(HTTPStatus.OK, [b"a" * 100_000, b"b" * 200_000])
+
+
 async def test_many_scrapes_cost_as_much_as_one(autojump_clock: MockClock) -> None:
     made = 0
 
@@ -209,7 +293,9 @@ async def test_many_scrapes_cost_as_much_as_one(autojump_clock: MockClock) -> No
 
 async def test_hostile_labels_are_escaped() -> None:
     hostile = 'a"b\\c\nlanemq_forged 1\n'
-    text = (await render([Family("lanemq_x", "H.", ("topic",), [((hostile,), 1)])])).decode()
+    text = b"".join(
+        await render([Family("lanemq_x", "H.", ("topic",), [((hostile,), 1)])])
+    ).decode()
     (family,) = text_string_to_metric_families(text)
     assert [sample.labels for sample in family.samples] == [{"topic": hostile}]
 
@@ -221,7 +307,7 @@ def families_of(broker: TestBroker) -> BrokerFamilies:
 
 async def numbers(broker: TestBroker) -> dict[tuple[str, str], float]:
     """Return (sample's name, its topic and group) -> value."""
-    text = (await render(families_of(broker).all())).decode()
+    text = b"".join(await render(families_of(broker).all())).decode()
     found = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -274,7 +360,7 @@ async def test_the_numbers_of_keys(tmp_path: Path) -> None:
             keys=requests.statuses,
             status=StatusReader.of(broker.context),
         )
-        text = (await render(families.all())).decode()
+        text = b"".join(await render(families.all())).decode()
     found = {
         sample.name: sample.value
         for family in text_string_to_metric_families(text)
@@ -315,13 +401,53 @@ async def test_ten_thousand_topics_are_scraped_in_short_turns(broker: TestBroker
         for _ in range(5):  # the quickest of several: other processes run, too
             longest_before, longest = longest, 0.0
             begun = thread_time()
-            text = await render(families_of(broker).all())
+            text = b"".join(await render(families_of(broker).all()))
             took = thread_time() - begun
             best, longest = (took, longest) if took < best else (best, longest_before)
         done.set()
     assert text.count(b"rocketmq_messages_in_total{") == 10_000
-    assert best <= 0.2
-    assert longest <= 0.05
+    allowed = slowness()
+    assert best <= 0.2 * allowed
+    assert longest <= 0.05 * allowed
+
+
+async def test_a_scrape_takes_short_turns_where_tables_are_long_and_samples_few(
+    broker: TestBroker,
+) -> None:
+    """Entries without a sample, and queues that add up to one, are looked at all the same."""
+    context, count = broker.context, 3000
+    for number in range(count):
+        context.topics.put(TopicConfig(f"topic-{number:05}", 1, 1))
+        context.groups.find(f"group-{number}")
+    for number in range(4):
+        wide = f"wide-{number}"
+        context.topics.put(TopicConfig(wide, 1024, 1024))
+        for queue in range(1024):
+            context.store.tables.consumer_offsets.put("group-1", wide, queue, 0)
+            context.store.tables.consumer_offsets.put(f"{SHADOW_PREFIX}group-1", wide, queue, 1)
+    with calls_of_steps() as steps:
+        text = b"".join(await render(families_of(broker).all()))
+    assert text.count(b"rocketmq_consumer_lag_messages{") == 4
+    assert b"rocketmq_messages_in_total{" not in text
+    assert steps.most <= 20_000  # some milliseconds
+
+    routes = RouteTable()
+    said = Registration(
+        cluster="c",
+        broker_name="b",
+        broker_id=0,
+        address="h:1",
+        data_version=DataVersion(1, 1),
+        topics=[TopicConfig(f"T{number}", 1, 1) for number in range(10_000)],
+    )
+    routes.register(said, now_s=0.0, connection=1)
+    with calls_of_steps() as steps:
+        text = b"".join(
+            await render(NameServerFamilies(budget=broker.context.budget, routes=routes).all())
+        )
+    assert b"lanemq_nameserver_topic_number 10000.0" in text
+    assert b"lanemq_nameserver_broker_number 1.0" in text
+    assert steps.most <= 6000
 
 
 @pytest.mark.parametrize("command", ["serve", "namesrv", "broker"])
@@ -336,7 +462,7 @@ async def test_the_commands_open_the_port(command: str, tmp_path: Path) -> None:
         assert address.host == "127.0.0.1"
 
         def ask(path: str) -> bytes:
-            with socket.create_connection((address.host, address.port), 10) as opened:
+            with socket.create_connection((address.host, address.port), 60) as opened:
                 opened.sendall(get(path))
                 return opened.makefile("rb").read()
 

@@ -1,24 +1,36 @@
 """Name servers remember the brokers of a namespace: nobody creates it a second time."""
 
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from types import SimpleNamespace
+from typing import Final, cast
 
 import pytest
 import trio
+from click.testing import CliRunner
 
 from lanemq.proxy.broker import BrokerConfig
+from lanemq.proxy.broker.cluster._peers import Peers
+from lanemq.proxy.broker.kv import _claim_tables as tables_module
 from lanemq.proxy.broker.kv import _claims as claims_module
+from lanemq.proxy.broker.kv._claim_tables import ClaimTables
 from lanemq.proxy.broker.kv._claims import Claims
+from lanemq.proxy.broker.kv._partitions import Partitions
 from lanemq.proxy.nameserver import NameServer, NameServerConfig, open_nameserver
 from lanemq.proxy.process import RunningBroker, open_broker
 from lanemq.sdk import LanemqError, NoRoute
 from lanemq.sdk.admin import open_admin
 from lanemq.sdk.kv import KvRejected, NamespaceSplit, NoNamespace, open_kv_store
-from lanemq.storage import KvEngine
+from lanemq.sdk.kv.cli import kv
+from lanemq.storage import Document, KvEngine, KvStates
 from lanemq.testkit.proxy.brokers import SMALL_STORE
+from lanemq.testkit.servers import PATIENT_S, free_port
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import ClusterInfo, KVTable
+from lanemq.wire.frame import Frame
 from lanemq.wire.kv import CLAIMS_NAMESPACE, Claim, claim_key, encode_claim, parse_claims, rivals
 
 
@@ -68,17 +80,17 @@ async def knows(broker: RunningBroker, namespace: str, other: str) -> None:
 
 
 async def create(address: str, broker: str) -> None:
-    async with open_kv_store(name_servers=address, timeout_s=3) as store:
+    async with open_kv_store(name_servers=address, timeout_s=60) as store:
         await store.create(brokers=[broker])
 
 
 async def put_at(address: str, broker: str) -> None:
-    async with open_kv_store(name_servers=address, broker=broker, timeout_s=3) as store:
+    async with open_kv_store(name_servers=address, broker=broker, timeout_s=60) as store:
         await store.put(b"k", b"split")
 
 
 async def create_partitions(address: str, broker: str) -> None:
-    async with open_kv_store(name_servers=address, timeout_s=3) as store:
+    async with open_kv_store(name_servers=address, timeout_s=60) as store:
         await store.create(2, [broker])
 
 
@@ -96,9 +108,8 @@ async def test_a_namespace_whose_broker_is_away_is_not_created_a_second_time(
     tmp_path: Path, how: str, lost_memory: bool
 ) -> None:
     """However long the name server has run: one without memory learns it from the other broker."""
-    root = None if lost_memory else tmp_path
-    async with name_server(root) as server:
-        port = server.port
+    root, port = None if lost_memory else tmp_path, free_port()
+    async with name_server(root, port) as server:
         b, a = (running(tmp_path, name, server.address) for name in "ba")
         async with b as left, a:
             async with open_kv_store(name_servers=server.address, broker="a") as store:
@@ -127,7 +138,7 @@ async def test_a_broker_that_was_given_up_leaves_its_namespaces_to_others(tmp_pa
         async with running(tmp_path, "a", server.address):
             await create(server.address, "a")
             await knows(left, "default", "a")
-        async with open_admin(name_servers=server.address) as admin:
+        async with open_admin(name_servers=server.address, timeout_s=PATIENT_S) as admin:
             await admin.forget_broker("a")
         await until(lambda: not claims_of(left).others)
         await put_at(server.address, "b")
@@ -175,6 +186,10 @@ async def test_two_namespaces_of_one_name_are_shown_and_one_can_be_deleted(
             with pytest.raises(NamespaceSplit, match=r"at a and b|at b and a"):
                 await store.get(b"k")
             assert len(await store.namespaces()) == 2
+        read = partial(CliRunner().invoke, kv, ["get", "-n", server.address, "k"])
+        said = (await trio.to_thread.run_sync(read)).stderr
+        assert "`lanemq kv export --namespace default --broker " in said
+        assert "`lanemq kv delete --namespace default --broker " in said
         for name in ("a", "b"):
             async with open_kv_store(name_servers=server.address, broker=name) as store:
                 await store.put(b"k", name.encode())
@@ -223,3 +238,129 @@ def test_claims_that_are_none_are_left_out() -> None:
     }
     assert parse_claims(table) == {("n", "b@c"): Claim(identity="one", partitions=2, here=(1,))}
     assert CLAIMS_NAMESPACE == "LANEMQ_KV"
+
+
+class OneNameServer:
+    """The peers of a broker that has one name server, with a table of claims."""
+
+    def __init__(self, table: dict[str, str]) -> None:
+        self.table = table
+        self.name_servers = ("n",)
+        self.codes: list[int] = []
+
+    async def ask_name_server(self, server: str, frame: Frame) -> Frame:
+        self.codes.append(frame.code)
+        key = frame.fields.get("key", "")
+        if frame.code == RequestCode.GET_KVLIST_BY_NAMESPACE:
+            return frame.reply(body=KVTable(dict(self.table)).encode())
+        if frame.code == RequestCode.DELETE_KV_CONFIG:
+            del self.table[key]
+        elif frame.code == RequestCode.PUT_KV_CONFIG:
+            self.table[key] = frame.fields["value"]
+        else:
+            return frame.reply(body=ClusterInfo().encode())
+        return frame.reply()
+
+    def connection_number(self, server: str) -> int:
+        return 1
+
+
+class Written:
+    """A document in memory."""
+
+    path = "kvClaims.json"
+
+    def __init__(self) -> None:
+        self.members: dict[str, object] = {}
+        self.writes = 0
+
+    def load(self, *, after_crash: bool) -> dict[str, object]:
+        return self.members
+
+    def write(self, members: dict[str, object]) -> None:
+        self.members = members
+        self.writes += 1
+
+    async def sync(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+def tables_over(written: Written, peers: OneNameServer, own: dict[str, Claim]) -> ClaimTables:
+    return ClaimTables(
+        broker_name="me",
+        document=cast(Document, written),
+        own=lambda: own,
+        peers=cast(Peers, peers),
+    )
+
+
+def filled(broker: str, number: int) -> dict[str, str]:
+    text = encode_claim(Claim(identity="one", here=(0,)))
+    return {claim_key(f"n{n}", broker): text for n in range(number)}
+
+
+async def test_a_filled_table_of_claims_is_read_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = Written()
+    tables = tables_over(written, OneNameServer(filled("b", 5000)), {})
+    threads: list[int] = []
+
+    def noting(table: dict[str, str]) -> object:
+        threads.append(threading.get_ident())
+        return parse_claims(table)
+
+    monkeypatch.setattr(tables_module, "parse_claims", noting)
+    for _ in range(2):
+        assert await tables.sync()
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
+    assert len(tables.others) == tables_module.OTHERS_MAX
+    assert tables.of("n7") == {("n7", "b"): Claim(identity="one", here=(0,))}
+    assert tables_over(written, OneNameServer({}), {}).others == tables.others
+    assert written.writes == 1
+
+
+async def test_claims_that_are_not_one_s_own_are_deleted_a_number_at_each_look() -> None:
+    peers = OneNameServer(filled("me", 600))
+    own = {"mine": Claim(identity="two", here=(0,))}
+    tables = tables_over(Written(), peers, own)
+    deleted = []
+    for _ in range(4):
+        await tables.sync()
+        deleted.append(peers.codes.count(RequestCode.DELETE_KV_CONFIG))
+        assert claim_key("mine", "me") in peers.table
+    assert deleted == [256, 512, 600, 600]
+    assert len(peers.table) == 1
+
+
+async def test_own_namespaces_are_compared_with_the_claims_to_them_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = {f"n{n}": Claim(identity="two", here=(0,)) for n in range(300)}
+    peers = OneNameServer(filled("b", 2000))
+    claims = Claims(
+        broker_name="me",
+        document=cast(Document, Written()),
+        mappings={},
+        partitions=cast(Partitions, None),
+        peers=cast(Peers, peers),
+        states=cast(KvStates, SimpleNamespace(states={})),
+    )
+    monkeypatch.setattr(Claims, "own", lambda self: own)
+    looked = 0
+
+    def counting(of: dict[tuple[str, str], Claim], namespace: str) -> dict[str, list[str]]:
+        nonlocal looked
+        looked += len(of)
+        return rivals(of, namespace)
+
+    monkeypatch.setattr(claims_module, "rivals", counting)
+    await claims.sync()
+    assert claims._split == own.keys()
+    assert looked < 3 * len(own)
+    looked = 0
+    assert not claims.is_deleted("n1")
+    assert claims._found("n5") == "two"
+    assert claims._found("n1000") == ""  # the partition 0 is at another broker
+    assert looked <= 3

@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from lanemq.proxy.broker.kv import _register
 from lanemq.storage import KvEngine
 from lanemq.storage.tools import verify_kv
 from lanemq.testkit.proxy.keys import Keys, keys_of, result
@@ -88,6 +89,21 @@ async def test_a_log_of_a_clock_that_was_ahead_does_not_stop_time(
         await keys.put(b"n", b"")
         after = (await keys.status()).clock_ms - Clock()()
         assert after <= before - 300_000  # it comes nearer, by six minutes an hour
+
+
+async def test_what_has_ended_while_a_broker_was_away_is_gone_at_once(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    async with opened(tmp_path, clock) as keys:
+        await keys.put(b"lock", b"dead", 30_000)
+        await keys.put(b"stays", b"", 300_000)
+    await trio.sleep(60)
+    monkeypatch.setattr(_register, "TICK_S", 3600.0)  # there is one look, at once
+    async with opened(tmp_path, clock) as keys:
+        await trio.sleep(1)
+        assert await keys.get(b"lock") is None
+        assert await keys.get(b"stays") is not None
 
 
 async def test_a_log_that_is_behind_leaps_once_nothing_can_expire(

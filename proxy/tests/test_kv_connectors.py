@@ -20,6 +20,7 @@ from lanemq.sdk import ConsumeFrom, LanemqError, open_lite_pull_consumer
 from lanemq.sdk.admin import open_admin
 from lanemq.sdk.kv import open_kv_store
 from lanemq.testkit.proxy.kv_brokers import Brokers
+from lanemq.testkit.servers import PATIENT_S
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHANGES = 240
@@ -112,7 +113,7 @@ async def test_a_connector_goes_on_where_it_was_over_kills_restarts_and_moves(
     )
     async with (
         open_nameserver(config) as name_server,
-        open_admin(name_servers=name_server.address) as admin,
+        open_admin(name_servers=name_server.address, timeout_s=PATIENT_S) as admin,
         trio.open_nursery() as nursery,
     ):
         address, places = name_server.address, cycle("ba")

@@ -31,7 +31,7 @@ def value(number: int, generation: int = 0) -> bytes:
 
 async def retried(ask: Callable[[], object]) -> Frame:
     """Ask until the answer is another than "not yet"."""
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         while True:
             answer = await ask()  # type: ignore[misc]
             assert isinstance(answer, Frame)
@@ -134,14 +134,15 @@ async def test_a_merge_that_meets_a_damaged_table_stops_nobody_for_good(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await prepared(tmp_path)
-    generations = 8
+    told, generation = "keys cannot be written; their database is opened again", 0
     async with keys_of(tmp_path) as (keys, broker):
         states = broker.context.store.kv
         assert states is not None
         a, b = (Keys(keys.client, name) for name in "ab")
         for path in tables(tmp_path, "a"):
             flip(path, 0.3)
-        for generation in range(generations):
+        while generation < 8 or told not in caplog.text:  # RocksDB merges when it comes to it
+            assert generation < 100
             for namespace in (a, b):
                 steps = [Step(key(n) + b"%d" % generation, Action.PUT, b"new") for n in range(KEYS)]
                 answer = await retried(
@@ -152,11 +153,11 @@ async def test_a_merge_that_meets_a_damaged_table_stops_nobody_for_good(
                 await states.flush()
             with trio.move_on_after(0.1):
                 await states.damage.news.wait()
-        assert "keys cannot be written; their database is opened again" in caplog.text
+            generation += 1
         for namespace in (a, b):
             await check(namespace)
             await retried(lambda namespace=namespace: namespace.put(b"last", b""))  # type: ignore[misc]
-            assert (await namespace.status()).entries == KEYS * (generations + 1) + 1
+            assert (await namespace.status()).entries == KEYS * (generation + 1) + 1
 
 
 WHOLE = {

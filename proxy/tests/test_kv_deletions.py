@@ -12,7 +12,7 @@ import trio
 from lanemq.proxy.broker.kv import _namespaces
 from lanemq.proxy.broker.kv._deletions import Deletions
 from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
-from lanemq.sdk.kv import KeyValueStore, NoNamespace, open_kv_store
+from lanemq.sdk.kv import KeyValueStore, KvCompacted, NoNamespace, open_kv_store
 from lanemq.storage import KvEngine
 from lanemq.storage.tools import verify_kv
 from lanemq.testing import TestServer, open_test_server
@@ -90,6 +90,36 @@ async def test_a_watch_that_waits_ends_when_its_namespace_is_deleted() -> None:
             await first.wait()
             await store.delete_namespace()
             await ended.wait()
+
+
+@pytest.mark.parametrize("of_one_key", [False, True])
+@pytest.mark.parametrize("from_now", [False, True])
+async def test_a_watch_does_not_go_on_in_a_later_namespace_of_the_name(
+    of_one_key: bool, from_now: bool
+) -> None:
+    async with opened() as (_, store):
+        await store.put(b"k", b"1")
+        key, position = b"k" if of_one_key else None, None if from_now else 0
+        changes = store.watch(key=key, position=position)
+
+        async def see_all() -> None:
+            while (await anext(changes)).value != b"2":  # both may come in one answer
+                pass
+
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(see_all)
+                while changes.position is None:
+                    await store.get(b"k")  # until its first question is answered
+                await store.put(b"k", b"2")
+        await store.delete_namespace()
+        await store.create()
+        for number in range(20):
+            await store.put(b"k", b"new %d" % number)
+        with pytest.raises(KvCompacted, match="was deleted and has been made again"):
+            await anext(changes)
+        again = store.watch(key=key, position=0)
+        assert (await anext(again)).value == b"new 0"
 
 
 async def test_namespaces_of_several_partitions_are_deleted_whole_and_made_with_others() -> None:

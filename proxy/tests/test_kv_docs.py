@@ -14,6 +14,7 @@ from lanemq.sdk.kv import Action, KeyValueStore, Step
 from lanemq.sdk.kv import open_kv_store as open_store
 from lanemq.sdk.kv.cli import kv
 from lanemq.testing import open_test_server
+from lanemq.testkit.reading_time import slowness
 from lanemq.wire.kv import PAGE_ENTRIES_MAX
 
 PAGE = Path(__file__).parents[2] / "docs" / "kv.md"
@@ -37,7 +38,7 @@ def greeting(name_servers: str) -> tuple[bytes, int]:
 
 
 def test_the_blocks_run() -> None:
-    first, second, positions, blocking, leases, transaction, past, recipes = BLOCKS
+    first, second, positions, blocking, leases, transaction, past, loops, load, recipes = BLOCKS
     with open_test_server() as server:
         main = names_of(first)["main"]
         trio.run(main, server.name_servers)
@@ -51,6 +52,8 @@ def test_the_blocks_run() -> None:
         trio.run(names_of(leases)["register"], server.name_servers)
         trio.run(names_of(transaction)["transfer"], server.name_servers)
         trio.run(names_of(past)["look_back"], server.name_servers)
+        trio.run(names_of(loops)["loops"], server.name_servers)
+        trio.run(names_of(load)["take_over"], server.name_servers)
         trio.run(names_of(recipes)["recipes"], server.name_servers)
 
 
@@ -151,3 +154,30 @@ def test_the_commands_run_after_the_blocks_and_again(
                     words = [*words[:-1], str(first_version)]
                 done = CliRunner().invoke(kv, words)
                 assert (done.exit_code, done.stdout) == (0, text), (words, done.output)
+
+
+def test_the_loop_for_ever_reads_again_where_changes_are_gone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    follow = names_of(BLOCKS[-3])["follow"]
+
+    async def main(name_servers: str) -> None:
+        async with open_store(name_servers=name_servers) as store:
+            await store.put(b"log/0", b"")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(follow, store, b"log/")
+                for key in (b"log/1", b"log/2"):
+                    with trio.fail_after(60 * slowness()):
+                        while f"ChangeKind.PUT {key!r}" not in shown(capsys):
+                            await store.put(key, b"")
+                    await store.clear()
+                nursery.cancel_scope.cancel()
+
+    seen: list[str] = []
+
+    def shown(capsys: pytest.CaptureFixture[str]) -> str:
+        seen.append(capsys.readouterr().out)
+        return "".join(seen)
+
+    with open_test_server() as server:
+        trio.run(main, server.name_servers)

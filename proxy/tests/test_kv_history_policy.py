@@ -14,7 +14,7 @@ from lanemq.testkit.proxy.keys import SUCCESS, Keys, keys_of
 from lanemq.testkit.storage.kv import sizes_read
 from lanemq.wire import RequestCode as Code
 from lanemq.wire import ResponseCode
-from lanemq.wire.kv import RangePage, decode_answer
+from lanemq.wire.kv import Action, OpType, RangePage, Step, decode_answer
 
 COMPACTED = ResponseCode.KV_COMPACTED
 
@@ -31,7 +31,7 @@ async def opened(root: Path, **settings: Any) -> AsyncIterator[Keys]:  # noqa: A
 
 
 async def value_at(keys: Keys, revision: int) -> int | None:
-    """Return the number in the entry ``k`` at a revision; None if that is not known any more."""
+    """Return the number in the entry ``k`` at a revision; None if that is no longer known."""
     answer = await keys.ask(Code.KV_RANGE, b"", revision=revision)
     if answer.code == COMPACTED:
         assert (await keys.watch(revision)).code == COMPACTED
@@ -100,6 +100,28 @@ async def test_without_the_settings_history_is_kept(
             assert (await keys.put(b"k", b"%d" % number)).code == SUCCESS
         await trio.sleep(100)
         assert await value_at(keys, 1) == 0
+
+
+@pytest.mark.parametrize("is_upgraded", [False, True])
+async def test_history_makes_room_in_memory_before_writes_are_refused(
+    tmp_path: Path, autojump_clock: MockClock, is_upgraded: bool
+) -> None:
+    """Nothing but the changes grows; a store of an earlier version may have too many at once."""
+    limit_bytes = (64 if is_upgraded else 1) << 20
+    async with opened(tmp_path, kv_memory_max_bytes=limit_bytes) as keys:
+        for number in range(60):
+            steps = (Step(b"k%d" % key, Action.PUT, b"%d" % number) for key in range(200))
+            assert (await keys.write(OpType.BATCH, *steps)).code == SUCCESS
+            await trio.sleep(3)
+    async with opened(tmp_path, kv_memory_max_bytes=1 << 20) as keys:
+        await trio.sleep(30)
+        assert (await keys.put(b"k0", b"0")).code == SUCCESS
+        status = await keys.status()
+        assert 1000 < status.changes < 5000
+        assert status.entries == 200
+        before = status.position
+        await trio.sleep(100)
+        assert (await keys.status()).position == before, "and no more than that"
 
 
 @pytest.mark.parametrize("revisions", [1, 2, 9, 10, 11, 100])

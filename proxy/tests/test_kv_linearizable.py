@@ -21,6 +21,7 @@ from lanemq.testkit.kv_histories._rounds import KINDS
 from lanemq.testkit.proxy.kv_brokers import CONFIG, Brokers
 from lanemq.testkit.proxy.kv_history import History, answered, clients
 from lanemq.testkit.proxy.processes import server_process
+from lanemq.testkit.servers import PATIENT_S
 
 KEYS = [b"a", b"b", b"c"]
 KILLS = 12
@@ -97,7 +98,7 @@ async def test_partitions_that_move_between_brokers_stay_linearizable(tmp_path: 
     history = History(KEYS)
     async with (
         open_nameserver(config) as name_server,
-        open_admin(name_servers=name_server.address) as admin,
+        open_admin(name_servers=name_server.address, timeout_s=PATIENT_S) as admin,
         trio.open_nursery() as nursery,
     ):
         brokers = Brokers(tmp_path, name_server.address, nursery)

@@ -1,14 +1,17 @@
 """Namespaces that are made by their first writes, while everybody else is served."""
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio
 
+from lanemq.proxy.broker.kv._namespaces import Asked
+from lanemq.proxy.broker.kv._writes import KvWrites
 from lanemq.storage import KvEngine
-from lanemq.testkit.proxy.brokers import open_test_broker
+from lanemq.testkit.proxy.brokers import Client, open_test_broker
 from lanemq.testkit.storage.kv import EngineOpener, pass_through
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
@@ -91,6 +94,79 @@ async def test_a_writer_that_hangs_up_keeps_nobody_else_from_a_new_namespace(
         await second.peer.send(frame)
         gate.open.set()
         assert version(await second.peer.receive()) in (1, 2)
+
+
+async def test_what_waits_for_a_namespace_goes_with_its_connection(
+    tmp_path: Path, gate: Gate
+) -> None:
+    """Nobody is charged for it any more, and whoever connects again could leave as much again."""
+    async with open_test_broker(tmp_path, kv_engine=KvEngine.ROCKSDB) as broker:
+        first, second = broker.connect(), broker.connect()
+        fields = {"opType": OpType.PUT, "createAt": "*"}
+        body = steps([Step(b"k", Action.PUT, b"v")])
+        await first.peer.send(*[first.frame(RequestCode.KV_WRITE, fields, body) for _ in range(50)])
+        await trio.to_thread.run_sync(gate.entered.wait)
+        await first.peer.stream.aclose()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        await second.peer.send(second.frame(RequestCode.KV_WRITE, fields, body))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        gate.open.set()
+        assert version(await second.peer.receive()) == 1
+
+
+class Turns(trio.abc.Instrument):
+    """Counts the turns of the loop, and what is appended in each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.turn = 0
+        self.appended = Counter[int]()
+        append = KvWrites._append
+
+        def counted(writes: KvWrites, asked: Asked) -> None:
+            self.appended[self.turn] += 1
+            append(writes, asked)
+
+        monkeypatch.setattr(KvWrites, "_append", counted)
+
+    def after_io_wait(self, timeout: float) -> None:
+        self.turn += 1
+
+
+async def test_writes_that_wait_for_a_namespace_are_charged_and_appended_in_turns(
+    tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that come meanwhile are behind them, and keep the last from its turn no longer."""
+    turns, count = Turns(monkeypatch), 1000
+    async with open_test_broker(tmp_path, kv_engine=KvEngine.ROCKSDB) as broker:
+        budget = broker.context.budget
+        client, later = broker.connect(), broker.connect()
+        fields = {"opType": OpType.PUT, "createAt": "*"}
+
+        def write(number: int, *, of: Client = client, oneway: bool = True) -> Frame:
+            body = steps([Step(b"k", Action.PUT, b"%d" % number)])
+            return of.frame(RequestCode.KV_WRITE, fields, body, oneway=oneway)
+
+        assert (await client.send("T", b"a message")).code == ResponseCode.SUCCESS
+        used_bytes = budget.used_bytes
+        for begin in range(0, count, 100):
+            await client.peer.send(*[write(number) for number in range(begin, begin + 100)])
+        await client.peer.send(write(count, oneway=False))
+        await trio.to_thread.run_sync(gate.entered.wait)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert budget.used_bytes - used_bytes > 1024 * count
+        trio.lowlevel.add_instrument(turns)
+        gate.open.set()
+        while not turns.appended:
+            await trio.lowlevel.checkpoint()
+        await later.peer.send(*[write(number, of=later, oneway=False) for number in range(9)])
+        assert version(await client.peer.receive()) == count + 1
+        assert [version(await later.peer.receive()) for _ in range(9)] == [
+            count + 2 + number for number in range(9)
+        ]
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert budget.used_bytes <= used_bytes
+    assert turns.appended.total() == count + 10
+    assert max(turns.appended.values()) <= 200
 
 
 async def test_a_database_that_cannot_be_opened_refuses_all_who_wait(

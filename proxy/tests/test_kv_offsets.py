@@ -90,6 +90,40 @@ async def test_a_consumer_that_was_replaced_moves_nobody_back() -> None:
         assert await now.load(QUEUE, "silver") is None
 
 
+async def test_a_consumer_that_was_replaced_moves_nobody_back_at_its_second_save() -> None:
+    async with opened() as (_, store):
+        late, now = KvOffsetStore(store, "g"), KvOffsetStore(store, "g")
+        await late.save_offset(QUEUE, 5)
+        assert await now.load_offset(QUEUE) == 5
+        await now.save_offset(QUEUE, 8)
+        for offset in (6, 7, 7):
+            await late.save_offset(QUEUE, offset)
+            assert await now.peek_offset(QUEUE) == 8
+        assert await late.peek_offset(QUEUE) == 8
+        await late.save_offset(QUEUE, 7)
+        assert await late.load_offset(QUEUE) == 8  # it has the queue again
+        await late.save_offset(QUEUE, 3)
+        assert await now.load_offset(QUEUE) == 3
+
+
+async def test_a_reader_that_asks_what_is_committed_moves_nobody_back() -> None:
+    async with opened() as (server, store):
+        await send(server, b"0", b"1")
+        options = LitePullOptions(
+            offset_store=KvOffsetStore(store, "g"), consume_from=FIRST, auto_commit=False
+        )
+        async with open_lite_pull_consumer(
+            "g", name_servers=server.name_servers, options=options
+        ) as consumer:
+            (queue,) = await consumer.queues_of("T")
+            await consumer.assign([queue])
+            another = KvOffsetStore(store, "g")
+            await another.save_offset(queue, 2)
+            assert await consumer.committed(queue) == 2
+            await consumer.commit({queue: 1})
+            assert await another.load_offset(queue) == 2
+
+
 async def test_what_cannot_be_a_position_is_said() -> None:
     async with opened() as (_, store):
         with pytest.raises(KvRejected, match="offset store"):

@@ -46,8 +46,12 @@ accounts:
 class Writer:
     """Writes of one account, with ids and numbers that it chooses."""
 
-    def __init__(self, broker: TestBroker, account: tuple[str, str] | None) -> None:
+    def __init__(
+        self, broker: TestBroker, account: tuple[str, str] | None, *, named: str | None = None
+    ) -> None:
+        """Sign as ``account``, or name one, ``named``, without a signature."""
         self.keys = Keys(broker.connect(account=account), "shop")
+        self.named = {} if named is None else {"AccessKey": named}
 
     async def put(self, key: bytes, sequence: int, waits: int = 1, client: str = "till") -> Frame:
         body = encode_steps([Step(key, Action.PUT, b"of " + key)])
@@ -61,7 +65,13 @@ class Writer:
         self, op_type: str, body: bytes, sequence: int, waits: int, client: str
     ) -> Frame:
         return await self.keys.ask(
-            Code.KV_WRITE, body, opType=op_type, client=client, sequence=sequence, waits=waits
+            Code.KV_WRITE,
+            body,
+            opType=op_type,
+            client=client,
+            sequence=sequence,
+            waits=waits,
+            **self.named,
         )
 
     async def value(self, key: bytes) -> bytes | None:
@@ -256,6 +266,14 @@ async def test_a_name_that_nobody_has_proved_owns_nothing(tmp_path: Path, where:
     async with open_guarded_broker(tmp_path, "4.x", accounts=listed) as broker:
         chief = Writer(broker, CHIEF)
         assert (await Keys(broker.connect(account=CHIEF), "shop").put(b"a", b"")).code == SUCCESS
-        forged = Writer(broker, (CHIEF[0], "no secret of it"))
+        signed = Writer(broker, (CHIEF[0], "no secret of it"))
+        forged = Writer(broker, None, named=CHIEF[0])
         first = result(await chief.put(b"victim/1", 1))
-        assert result(await forged.put(b"victim/1", 1)) == first
+        answer = await signed.put(b"victim/1", 1)
+        if where == "all":
+            assert result(answer) == first
+        else:
+            assert "Check signature failed" in (answer.remark or "")
+        # Where a signature is checked, the owner has proved the name: this is another's write.
+        assert (result(await forged.put(b"victim/1", 1)) == first) is (where == "all")
+        assert result(await chief.put(b"victim/1", 1)) == first

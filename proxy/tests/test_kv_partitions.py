@@ -360,7 +360,7 @@ async def test_what_interrupts_the_making_of_a_partition_is_made_good_by_the_sam
         get = KvGet(key=encode_key(b"k"), namespace="new", partition=1, partitions=2)
         answer = await there.ask("a", RequestCode.KV_GET, get)
         assert answer.code == ResponseCode.KV_NAMESPACE_NOT_EXIST
-        assert "make it again" in (answer.remark or "")
+        assert "create the namespace again" in (answer.remark or "")
         with pytest.raises(RefusedByBroker, match="it has no state"):
             await there.admin.migrate_logical_queue("%KV%new", 1, "b")
         await there.admin.abort_migration("%KV%new", 1)

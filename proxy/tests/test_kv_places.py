@@ -4,12 +4,15 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Event, get_ident
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
+from lanemq.local import replace_file
 from lanemq.proxy.broker import BrokerConfig
-from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
+from lanemq.proxy.nameserver import NameServerConfig, _known, open_nameserver
 from lanemq.proxy.nameserver._known import KnownBrokers
 from lanemq.proxy.process import RunningBroker, open_broker
 from lanemq.sdk import NoRoute
@@ -19,6 +22,8 @@ from lanemq.testing import open_test_server
 from lanemq.testkit.proxy.brokers import SMALL_STORE, open_test_broker
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.kv import Action, OpType, Step, encode_steps
+
+HOST = "10.0.0.1"
 
 
 @asynccontextmanager
@@ -65,7 +70,7 @@ async def test_the_broker_that_is_left_makes_no_second_namespace(tmp_path: Path)
                 async with open_kv_store(name_servers=address, broker="b") as elsewhere:
                     with pytest.raises(NoNamespace, match="broker a has it, and not b"):
                         await elsewhere.put(b"k", b"split")
-            # Its holder is down, and not registered any more.
+            # Its holder is down, and no longer registered.
             with pytest.raises(NoRoute, match="broker a is not registered now"):
                 await knows_it.put(b"k", b"split")
             async with open_kv_store(name_servers=address, timeout_s=1) as store:
@@ -124,34 +129,79 @@ async def test_a_broker_with_its_own_name_server_makes_them_until_it_has_company
             assert await other.put(b"k", b"v") == 1
 
 
-def test_brokers_are_known_for_ever(tmp_path: Path) -> None:
+async def test_brokers_are_known_for_ever(tmp_path: Path) -> None:
     path = tmp_path / "sub" / "knownBrokers.json"
     known = KnownBrokers(path)
     assert known.names == frozenset()
-    known.note("a")
-    known.note("b")
-    known.note("a")
+    for name, is_new in (("a", True), ("b", True), ("a", False)):
+        assert known.note(name, HOST) == is_new
+        await known.write()
     assert KnownBrokers(path).names == {"a", "b"}
     path.write_text("rubbish")
     assert KnownBrokers(path).names, "that there was nobody is not known"
     path.write_text(json.dumps([f"n{number}" for number in range(1024)]))
     full = KnownBrokers(path)
-    full.note("one more")
+    assert not full.note("one more", HOST)
     assert len(full.names) == 1024
+    assert full.may_know("one more"), "nor is it known that it was not there"
 
 
-def test_a_name_that_cannot_be_written_is_written_at_the_next_registration(
+async def test_a_name_that_cannot_be_written_is_written_at_the_next_registration(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "sub").write_text("a file where a directory should be")
     path = tmp_path / "sub" / "knownBrokers.json"
     known = KnownBrokers(tmp_path / "other.json")
     known._path = path
-    known.note("a")
+    assert known.note("a", HOST)
+    await known.write()
     assert known.names == {"a"}
     (tmp_path / "sub").unlink()
-    known.note("a")
+    assert known.note("a", HOST)
+    await known.write()
     assert KnownBrokers(path).names == {"a"}
+
+
+async def test_names_are_written_beside_the_loop_and_many_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, loop, writes = tmp_path / "knownBrokers.json", get_ident(), list[set[str]]()
+    may_go, known = Event(), KnownBrokers(path)
+
+    def write(path: Path, data: bytes) -> None:
+        assert get_ident() != loop
+        writes.append(set(json.loads(data)))
+        assert may_go.wait(60)
+        replace_file(path, data)
+
+    monkeypatch.setattr(_known, "replace_file", write)
+
+    async def register(number: int) -> None:
+        assert known.note(f"n{number}", HOST)
+        await known.write()
+        assert f"n{number}" in json.loads(path.read_bytes())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(register, 0)
+        await wait_all_tasks_blocked()
+        for number in range(1, 101):
+            nursery.start_soon(register, number)
+        await wait_all_tasks_blocked()
+        may_go.set()
+    assert [len(names) for names in writes] == [1, 101]
+
+
+async def test_an_address_leaves_names_to_others(tmp_path: Path) -> None:
+    path = tmp_path / "knownBrokers.json"
+    known = KnownBrokers(path)
+    for number in range(2000):
+        known.note(f"many {number}", HOST)
+    assert len(known.names) == 1024 * 3 // 4 + 2, "those of its share, and one for the rest"
+    assert known.note("another", "10.0.0.2")
+    await known.write()
+    kept = KnownBrokers(path)
+    assert "another" in kept.names
+    assert kept.may_know("many 1999"), "that one was not kept is kept"
 
 
 @pytest.mark.parametrize(

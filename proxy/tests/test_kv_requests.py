@@ -21,15 +21,20 @@ from lanemq.wire.kv import (
     Changes,
     Entry,
     LoadedEntry,
+    Operation,
+    OperationKind,
     OpType,
     Page,
     Step,
     StepResult,
+    Txn,
     WriteAnswer,
     decode_answer,
+    encode_compact,
     encode_key,
     encode_load,
     encode_steps,
+    encode_txn,
 )
 from lanemq.wire.message import decode_properties
 
@@ -57,6 +62,31 @@ async def test_a_write_that_compares_wrongly_is_told_what_is_there(tmp_path: Pat
         await keys.put(b"k", b"1")
         answer = result(await keys.write(OpType.CAS, Step(b"k", Action.PUT, b"2", if_version=5)))
         assert answer == WriteAnswer(False, 1, (StepResult(1, holds=False),), b"1")
+
+
+@pytest.mark.parametrize(
+    ("op_type", "step"),
+    [
+        (OpType.PUT, Step(b"k", Action.CHECK)),
+        (OpType.PUT, Step(b"k", Action.DELETE)),
+        (OpType.DELETE, Step(b"k", Action.PUT)),
+        (OpType.DELETE, Step(b"k", Action.CHECK)),
+        (OpType.CAS, Step(b"k", Action.CHECK, if_version=1)),
+        (OpType.BATCH, Step(b"k", Action.CHECK, b"value")),
+    ],
+)
+async def test_an_operation_does_what_its_kind_says(
+    tmp_path: Path, op_type: str, step: Step
+) -> None:
+    """Readers of the change feed take the property ``kv_opType`` for what was done."""
+    async with keys_of(tmp_path) as (keys, broker):
+        await keys.put(b"k", b"1")
+        before = broker.context.store.max_position
+        assert (await keys.write(op_type, step)).code == BAD
+        txn = encode_txn(Txn([], [Operation(OperationKind.GET, b"k", b"value")], []))
+        answer = await keys.ask(RequestCode.KV_WRITE, txn, opType=OpType.TXN)
+        assert answer.code == BAD
+        assert broker.context.store.max_position == before
 
 
 async def test_all_writes_of_a_read_are_one_write_to_the_log_and_one_send(
@@ -302,6 +332,37 @@ async def test_the_log_is_a_topic_that_can_be_read_and_not_written(tmp_path: Pat
         entry = await keys.get(b"k")
         assert entry is not None
         assert entry.version == 1
+
+
+async def test_the_first_record_alone_tells_that_there_are_bounds_in_bytes(tmp_path: Path) -> None:
+    async with keys_of(tmp_path) as (keys, broker):
+        for _ in range(3):
+            await keys.put(b"k", b"v")
+        messages = await broker.connect().messages("%KV%default")
+        told = ["kv_bounds" in decode_properties(one.properties_data) for one in messages]
+        assert told == [True, False, False]
+
+
+async def test_changes_of_keys_that_are_gone_count_in_the_memory(tmp_path: Path) -> None:
+    """Their rows have these keys; there is no entry then, and no more than one before."""
+    settings = {"kv_engine": KvEngine.MEMORY, "kv_memory_max_bytes": 1 << 20}
+    async with keys_of(tmp_path, **settings) as (keys, _):
+        for number in range(300):
+            key = bytes(4000) + b"%d" % number
+            put = await keys.put(key, b"")
+            if put.code != SUCCESS:
+                break
+            result(await keys.write(OpType.DELETE, Step(key, Action.DELETE)))
+        assert "kvMemoryMaxBytes" in (put.remark or "")
+        assert 100 < number < 150
+        status = await keys.status()
+        assert status.entries == 0
+        assert "(compact, kvHistoryRevisions)" in (put.remark or "")
+        compact = encode_compact(status.position)
+        assert (
+            await keys.ask(RequestCode.KV_WRITE, compact, opType=OpType.COMPACT)
+        ).code == SUCCESS
+        assert (await keys.put(b"k", b"v")).code == SUCCESS
 
 
 async def test_a_lost_namespace_is_refused_until_it_is_cleared(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from lanemq.wire.kv import (
     Page,
     Step,
     Txn,
+    WriteAnswer,
     decode_answer,
     encode_drop,
     encode_key,
@@ -154,7 +155,6 @@ async def test_what_concerns_all_keys_needs_the_right_to_all(broker: TestBroker)
             assert not await some.may(PUT, body, opType=op_type), op_type
         new = encode_steps([put(b"jobs/1")])
         assert not await some.may(PUT, new, opType=OpType.PUT, createAt="*")
-        assert not await some.may(Code.KV_STATE, partition=0, position=9)
         # The log of the namespace has all keys, whatever request reads it.
         assert not await some.may(
             Code.PULL_MESSAGE,
@@ -172,6 +172,15 @@ async def test_what_concerns_all_keys_needs_the_right_to_all(broker: TestBroker)
         assert not await some.may(Code.QUERY_MESSAGE, topic="%KV%shop", key="k", maxNum=1)
     assert await whole.may_scan(b"")
     assert await whole.may(PUT, load, opType=OpType.LOAD)
+
+
+async def test_rows_of_a_partition_that_moves_are_for_brokers(broker: TestBroker) -> None:
+    """They have the results of all accounts' writes, whatever their keys."""
+    asked = {"namespace": "shop", "partition": "0", "position": "9"}
+    for name in RULES:
+        assert not await Sender(broker, name).may(Code.KV_STATE, partition=0, position=9), name
+    answer = await broker.connect(account=CHIEF).call(Code.KV_STATE, asked)
+    assert answer.code == ResponseCode.SYSTEM_BUSY, "it is open here"
 
 
 async def test_the_hash_of_all_keys_is_for_those_who_may_read_them(broker: TestBroker) -> None:
@@ -208,6 +217,22 @@ async def test_a_condition_reads(broker: TestBroker) -> None:
     assert not await writer.may_get(b"jobs/1")
 
 
+async def test_who_may_only_write_a_key_learns_its_version_and_no_value(broker: TestBroker) -> None:
+    """docs/kv.md says so."""
+    writer = broker.connect(account=("writer01", "secret-of-it"))
+    for step, version in (
+        (put(b"jobs/1"), 2),
+        (Step(b"jobs/1", Action.DELETE), 2),
+        (Step(b"jobs/1", Action.DELETE), 0),
+    ):
+        op_type = OpType.PUT if step.action is Action.PUT else OpType.DELETE
+        fields = {"namespace": "shop", "opType": op_type}
+        frame = await writer.call(PUT, fields, encode_steps([step]))
+        answer = decode_answer(frame.body, WriteAnswer)
+        assert [one.version for one in answer.results] == [version]
+        assert answer.value is None
+
+
 async def test_a_transaction_needs_the_rights_of_whatever_it_may_do(broker: TestBroker) -> None:
     """Of both lists, whichever is done: which one it is tells something, too."""
     worker, writer = Sender(broker, "worker01"), Sender(broker, "writer01")
@@ -229,6 +254,31 @@ async def test_a_transaction_needs_the_rights_of_whatever_it_may_do(broker: Test
         assert not await may(worker, [], [put_own], [foreign])
     for compare in (Compare.missing(other), Compare.value(other, "<", b"x")):
         assert not await may(worker, [compare], [put_own], [])
+
+
+async def test_who_may_write_no_key_adds_nothing_to_the_log(broker: TestBroker) -> None:
+    """Conditions and reads are records as well: the change feed has them, and they count for the
+    history that is kept."""
+    reader, single = Sender(broker, "reader01"), Sender(broker, "single01")
+    own = b"a b*\\\xff"
+    checks = encode_steps([Step(b"z", Action.CHECK, if_version=1)])
+    log = broker.context.store.statistics
+    before = log().max_position
+    assert await reader.may_get(b"z")
+    for op_type in (OpType.BATCH, OpType.PUT, OpType.DELETE, OpType.CAS):
+        assert not await reader.may(PUT, checks, opType=op_type), op_type
+        assert not await reader.may(PUT, checks, opType=op_type, client="c", sequence=1, waits=1)
+    for txn in (
+        Txn([Compare.exists(b"z")], [], []),
+        Txn([], [Operation.get(b"z")], []),
+        Txn([Compare.exists(b"z")], [], [Operation.get(b"z")]),
+    ):
+        assert not await reader.may(PUT, encode_txn(txn), opType=OpType.TXN), txn
+    assert log().max_position == before
+    reads = Txn([Compare.exists(own)], [Operation.get(own)], [])
+    assert await single.may(PUT, encode_txn(reads), opType=OpType.TXN)
+    assert await single.may_write(Step(own, Action.CHECK, if_version=0), op_type=OpType.BATCH)
+    assert log().max_position > before
 
 
 async def test_one_key_of_any_bytes(broker: TestBroker) -> None:
@@ -302,6 +352,7 @@ async def test_rules_that_name_no_keys_are_refused(
 def test_every_request_for_keys_says_which_it_touches() -> None:
     of_keys = {code: spec for code, spec in REQUESTS.items() if spec.code.name.startswith("KV_")}
     assert len(of_keys) >= 7
+    del of_keys[Code.KV_STATE]  # brokers' own
     for spec in of_keys.values():
         assert all(isinstance(touch.source, KeysNamed) for touch in spec.touches), spec.code.name
 

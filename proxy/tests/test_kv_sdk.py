@@ -35,6 +35,7 @@ from lanemq.sdk.kv import (
 from lanemq.storage import KvEngine
 from lanemq.testing import open_test_server
 from lanemq.testkit.proxy.brokers import SMALL_STORE
+from lanemq.testkit.servers import free_port
 
 
 @asynccontextmanager
@@ -98,6 +99,13 @@ async def test_what_breaks_a_limit_says_so() -> None:
         ):
             with pytest.raises(KvRejected):
                 await call
+        with pytest.raises(KvRejected, match=r"owner is bytes, not .*host-1"):
+            store.leader("jobs", owner="host-1")  # type: ignore[arg-type]
+        async with store.lease() as lease:
+            with pytest.raises(KvRejected, match=r"pass lease\.id$"):
+                await store.put(b"k", b"v", lease=lease)  # type: ignore[arg-type]
+            with pytest.raises(KvRejected, match=r"pass lease\.id$"):
+                store.lock(b"k", lease=lease)  # type: ignore[arg-type]
     with pytest.raises(KvRejected, match="letters, digits"):
         async with open_kv_store(namespace="a b", name_servers="h:1"):
             pass
@@ -179,7 +187,8 @@ async def test_calls_and_watches_go_on_when_a_broker_comes_back(tmp_path: Path) 
                         is_back.set()
 
             async with trio.open_nursery() as nursery:
-                async with open_broker(broker_config(tmp_path, name_server.address)) as broker:
+                config = broker_config(tmp_path, name_server.address, free_port(-2))
+                async with open_broker(config):
                     await store.put(b"k", b"1")
                     await nursery.start(watch)
                     await store.put(b"k", b"2")
@@ -188,8 +197,7 @@ async def test_calls_and_watches_go_on_when_a_broker_comes_back(tmp_path: Path) 
                     assert await store.put(b"k", b"3") == 3
 
                 nursery.start_soon(put)  # while nobody is there
-                again = broker_config(tmp_path, name_server.address, broker.port)
-                async with open_broker(again):  # at the same port
+                async with open_broker(config):  # at the same port
                     with trio.fail_after(60):
                         await is_back.wait()
                     assert seen == [b"1", b"2", b"3"]
@@ -311,7 +319,7 @@ async def test_a_lock_that_is_taken_away_is_noticed_and_its_check_keeps_others_s
     async with new_store() as store:
 
         async def work() -> None:
-            async with store.lock(b"l", ttl_s=9.0) as lock:
+            async with store.lock(b"l", ttl_s=30.0) as lock:
                 assert (await store.batch([lock.check, Step(b"x", Action.PUT, b"1")])).done
                 await store.delete(b"l")
                 assert not (await store.batch([lock.check, Step(b"x", Action.PUT, b"2")])).done
@@ -328,9 +336,9 @@ async def test_a_lock_that_is_taken_away_is_noticed_and_its_check_keeps_others_s
 
 @pytest.mark.slow
 async def test_a_lock_is_kept_for_as_long_as_its_block_runs() -> None:
-    async with new_store() as store, store.lock(b"l", ttl_s=6.0) as lock:
+    async with new_store() as store, store.lock(b"l", ttl_s=15.0) as lock:
         first = lock.fencing
-        with trio.move_on_after(2.5 * 6.0):
+        with trio.move_on_after(2 * 15.0):
             async for _ in store.watch(b"l"):
                 raise AssertionError("somebody has changed it")
         assert lock.is_held

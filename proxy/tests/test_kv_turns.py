@@ -1,6 +1,8 @@
 """Reads and writes of keys that take long are cut into turns, between which others are served."""
 
+from collections.abc import Awaitable
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -11,13 +13,16 @@ from lanemq.proxy.net import _page_turns
 from lanemq.proxy.net._page_turns import Turns
 from lanemq.proxy.net._session import Session
 from lanemq.proxy.sessions.keys import _pages
+from lanemq.proxy.sessions.keys._watches import Watches
 from lanemq.storage import KvEngine
 from lanemq.testkit.proxy.keys import Keys, keys_of, result
-from lanemq.testkit.storage.kv import count_decoded, end_few, hurry
-from lanemq.wire import Refused, RequestCode, ResponseCode
-from lanemq.wire.frame import Frame
+from lanemq.testkit.storage.kv import count_decoded, end_few, hurry, reads_of_the_past
+from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import KvWatch
 from lanemq.wire.kv import (
     LOAD_ENTRIES_MAX,
+    STEPS_MAX,
     Action,
     Change,
     Changes,
@@ -26,6 +31,7 @@ from lanemq.wire.kv import (
     LoadedEntry,
     OpType,
     Page,
+    RangePage,
     Step,
     decode_answer,
     encode_key,
@@ -219,9 +225,12 @@ async def test_what_could_not_be_written_to_the_log_expires_by_a_later_tick(
         assert (await keys.status()).entries == 0
 
 
-async def test_a_load_has_an_end(tmp_path: Path) -> None:
+async def test_a_load_has_no_more_entries_than_a_batch_has_steps(tmp_path: Path) -> None:
+    """A record is applied in one turn, and entries of both that expire take as long."""
+    assert LOAD_ENTRIES_MAX <= STEPS_MAX
     async with keys_of(tmp_path) as (keys, _):
-        entries = [LoadedEntry(b"%d" % n, b"", 1, 1, 1) for n in range(LOAD_ENTRIES_MAX + 1)]
+        never = 1 << 60
+        entries = [LoadedEntry(b"%d" % n, b"", 1, 1, 1, never) for n in range(LOAD_ENTRIES_MAX + 1)]
         refused = await keys.ask(
             RequestCode.KV_WRITE, encode_load(entries), opType=OpType.LOAD, createAt="*"
         )
@@ -306,3 +315,68 @@ async def test_a_page_whose_request_is_gone_is_not_read_and_errors_are_its_own(
         await turns.later(session(2), lambda until_s: read.append("there"))
         assert read == ["there"]
         nursery.cancel_scope.cancel()
+
+
+async def test_reads_of_the_past_of_one_connection_keep_no_more_than_one_and_are_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each notes up to 4 MiB, and thousands of a connection may wait."""
+    async with keys_of(tmp_path, kv_engine=KvEngine.MEMORY) as (keys, broker):
+        await keys.put(b"first", b"v")
+        revision = (await keys.status()).position
+        for group in range(4):
+            names = [bytes(500) + b"%d %d" % (group, number) for number in range(200)]
+            result(await keys.write(OpType.BATCH, *(Step(name, Action.PUT) for name in names)))
+        hurry(monkeypatch, _page_turns)
+        budget, most_bytes, charged_bytes = broker.broker.context.budget, 0, 0
+        idle_bytes, client = budget.used_bytes, broker.connect()
+        asked = {"namespace": "default", "begin": "", "revision": str(revision)}
+        with reads_of_the_past() as reads:
+            await client.peer.send(*(client.frame(RequestCode.KV_RANGE, asked) for _ in range(20)))
+            received = trio.Event()
+
+            async def receive() -> None:
+                for _ in range(20):
+                    page = decode_answer((await client.peer.receive()).body, RangePage)
+                    assert [one.key for one in page.entries] == [b"first"]
+                received.set()
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(receive)
+                while not received.is_set():
+                    await trio.lowlevel.checkpoint()
+                    begun = [one.noted_bytes for one in reads if one.noted_bytes]
+                    assert len(begun) <= 1
+                    most_bytes = max(most_bytes, *begun, 0)
+                    charged_bytes = max(charged_bytes, budget.used_bytes - idle_bytes)
+        await wait_all_tasks_blocked()
+        assert 400_000 < most_bytes <= charged_bytes
+        assert budget.used_bytes - idle_bytes < 20_000
+
+
+async def test_watches_of_what_is_not_there_leave_nothing(nursery: trio.Nursery) -> None:
+    """They come to the table of news where a turn has no time left."""
+
+    class Nowhere:
+        def find(self, namespace: str, partition: int, partitions: int) -> None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, namespace)
+
+    turns = Turns()
+    nursery.start_soon(turns.run)
+    watches = Watches(readable=cast(Any, Nowhere()), turns=turns)
+    turns._spent_s = 1.0
+    async with trio.open_nursery() as asking:
+        asker = Session(cast(Any, None), 1, HostAddress("10.0.0.1", 1), 1)
+        for number in range(20):
+            header = KvWatch(0, namespace=f"none-{number}", wait_millis=1000)
+            answer = watches.watch(header, request(RequestCode.KV_WATCH), asker)
+            asking.start_soon(refused, answer)
+        await wait_all_tasks_blocked()
+    assert not watches.waiting
+    assert not watches._news
+    nursery.cancel_scope.cancel()
+
+
+async def refused(answer: object) -> None:
+    with pytest.raises(Refused, match="none-"):
+        await cast(Awaitable[object], answer)

@@ -66,7 +66,7 @@ async def test_a_watch_has_the_changes_of_both_lists_with_their_values(
                 otherwise=[Operation.put(b"n", b"else"), Operation.put(b"k", b"%d" % number)],
             )
         found: list[Change] = []
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while len(found) < 4:
                 found.append(await anext(changes))
         assert [(one.key, one.value) for one in found] == [
@@ -100,6 +100,17 @@ async def test_what_is_no_transaction_is_refused_in_the_callers_call(given: Any)
             await s.txn(**given)
     with pytest.raises(ValueError, match="no relation"):
         Compare.version(b"k", "==", 1)
+
+
+@pytest.mark.parametrize("given", [{"then": 1025}, {"then": 1, "otherwise": 1024}, {}])
+async def test_a_transaction_of_too_many_or_none_is_refused_with_their_number(
+    given: dict[str, int],
+) -> None:
+    lists = {name: [Operation.get(b"k")] * count for name, count in given.items()}
+    async with open_test_server() as server, open_kv_store(name_servers=server.name_servers) as s:
+        why = f"has 1 to 1024 comparisons and operations, not {sum(given.values())}$"
+        with pytest.raises(KvRejected, match=why):
+            await s.txn([], **lists)
 
 
 async def test_a_broker_without_transactions_does_nothing_of_one(

@@ -71,6 +71,9 @@ class Proxy:
     async def create(self, broker: str) -> None:
         await trio.sleep(self._cluster.rng.expovariate(1000))
 
+    async def is_writable(self, broker: str) -> bool:
+        return True
+
 
 async def choose(cluster: Cluster, found: list[str]) -> None:
     rng = random.Random(cluster.rng.getrandbits(32))
@@ -192,7 +195,8 @@ async def test_a_log_whose_beginning_is_gone_is_kept() -> None:
 class Fixed:
     """The brokers of a cluster that does not change."""
 
-    def __init__(self, **queues: Queue) -> None:
+    def __init__(self, *drained: str, **queues: Queue) -> None:
+        self._drained = drained
         self._queues = queues
         self.created: list[str] = []
 
@@ -201,6 +205,9 @@ class Fixed:
 
     async def create(self, broker: str) -> None:
         self.created.append(broker)
+
+    async def is_writable(self, broker: str) -> bool:
+        return broker not in self._drained
 
 
 async def choice(candidates: Fixed, named: str | None = None) -> str:
@@ -216,13 +223,21 @@ async def test_a_log_is_begun_at_the_first_broker_or_where_it_is_wanted(
         assert candidates.created == [broker]
         records = (await candidates.queues())[broker].records
         state = PartitionState()
-        state.apply(deque(records), 0.0, lambda key, outcome: None)
+        state.apply(deque(records), 0.0, lambda key, outcome, done: None)
         # The first key has version 1, as in a log that is begun by its first write.
         assert (state.state.meta.top, bool(state.state.meta.identity)) == (0, True)
     with pytest.raises(NotYet, match="no master of broker c"):
         await choice(Fixed(a=Queue()), "c")
     with pytest.raises(NotYet, match="no master of any broker"):
         await choice(Fixed())
+
+
+async def test_no_log_begins_at_a_drained_broker(autojump_clock: MockClock) -> None:
+    assert await choice(Fixed("a", a=Queue(), b=Queue())) == "b"
+    assert await choice(Fixed("a", a=Queue(BEGINS), b=Queue())) == "a"  # it has begun there before
+    for named in (None, "a"):
+        with pytest.raises(NotYet, match="a is drained, or its brokerPermission"):
+            await choice(Fixed("a", a=Queue()), named)
 
 
 async def test_a_log_that_was_begun_and_left_goes_on(autojump_clock: MockClock) -> None:

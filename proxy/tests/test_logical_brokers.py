@@ -60,13 +60,14 @@ def test_the_brokers_have_names_of_their_own(number: int) -> None:
 
 
 def test_listeners_divide_the_brokers_among_them_and_one_with_too_few_ports_gets_none() -> None:
-    listeners, live = Listeners(), {"a:1", "b:1", "c:1"}
+    live = {"a:1", "b:1", "c:1"}
+    listeners = Listeners(live.__contains__)
 
     def listen(name: str, since_ms: int, count: int) -> None:
         report = LogicalListenerReport(
             f"{name}:10", since_ms, tuple(f"{name}:{20 + number}" for number in range(count))
         )
-        listeners.report(name, 0, cluster="c", broker_address=f"{name}:1", listener=report)
+        assert listeners.report(name, 0, "c", f"{name}:1", report, "10.0.0.1")
 
     def places() -> list[str | None]:
         found = (listeners.numbered(n, 4, {"c"}, live.__contains__) for n in range(4))
@@ -120,7 +121,8 @@ async def test_a_send_is_answered_with_the_queue_that_it_named_whatever_is_known
     client = (await connect(cluster))[1]
     assert (await client.send("T", queue_id=1)).fields["queueId"] == "1"
     routes = cluster.brokers["broker2"].logical_listener.routes
-    (known,) = routes._known.values()
+    assert len(routes._known) == 1
+    known = routes._known["T"]
     assert known.view is not None
     assert known.view.queues[index_of(1, 0, BROKERS)].segments[0].broker_name == "broker1"
     answers = []

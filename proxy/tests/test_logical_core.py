@@ -1,7 +1,10 @@
 """The pure part of a broker's logical queues: changes of mappings, plans of reads, the gate."""
 
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from types import FrameType
 
 import pytest
 import trio
@@ -33,7 +36,16 @@ from lanemq.proxy.logical.rules._reading import (
     redirect_from,
 )
 from lanemq.proxy.logical.rules._retire import expired, swept
-from lanemq.proxy.logical.rules._view import merged, reopened, superseded_end
+from lanemq.proxy.logical.rules._view import (
+    destinations,
+    is_settled,
+    merged,
+    reopened,
+    rivals,
+    superseded_end,
+    unlisted,
+    with_expired,
+)
 from lanemq.testkit.chains import check_change
 from lanemq.wire import (
     HostAddress,
@@ -606,3 +618,55 @@ def test_the_identity_of_an_empty_segment_is_not_given_to_another_logical_queue(
     with pytest.raises(Refused, match="an empty segment of logical queue 3"):
         begin(4)
     assert begin(3).key == empty.key  # its own logical queue opens it again
+
+
+def _calls(work: Callable[[], object]) -> int:
+    count = 0
+
+    def note(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def _queues_at(count: int, *brokers: str) -> LogicalQueues:
+    """So many logical queues with a segment at each broker."""
+    states = (SegmentState.READ_ONLY, SegmentState.NORMAL)
+    return LogicalQueues.of(
+        Segment(MessageQueue("T", broker, number), logical_index=number, delta=0, state=state)
+        for number in range(count)
+        for broker, state in zip(brokers, states, strict=False)
+    )
+
+
+def test_work_on_a_mapping_grows_no_faster_than_its_queues() -> None:
+    """Views of all queues come at once, and nobody is served while they are merged."""
+    counts: dict[str, list[int]] = {}
+    for number in (250, 500, 1000):
+        own = TopicMapping("T", "a", _queues_at(number, "a"))
+        view = _queues_at(number, "a", "b")
+        whole = merged(own, view)
+        assert whole.queues == view
+        keys = {segment.key for segment in whole}
+        works: dict[str, Callable[[], object]] = {
+            "merged": partial(merged, own, view),
+            "merged again": partial(merged, whole, view),
+            "with_expired": partial(with_expired, whole, keys),
+            "without": partial(whole.without, *keys),
+            "unlisted": partial(unlisted, whole, own.queues),
+            "rivals": partial(rivals, whole, view),
+            "destinations": partial(destinations, whole, view),
+            "is_settled": partial(is_settled, whole),
+        }
+        for name, work in works.items():
+            counts.setdefault(name, []).append(_calls(work))
+    for name, (least, _, most) in counts.items():
+        assert most <= 4.5 * least + 100, (name, counts[name])
+        assert most <= 120 * 1000, (name, counts[name])

@@ -11,6 +11,7 @@ from lanemq.proxy.broker.logical.state._state import LogicalState
 from lanemq.proxy.broker.logical.state._stored_mappings import StoredMappings
 from lanemq.storage import TopicTable
 from lanemq.wire import Refused
+from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import ClaimLogicalIndices
 
 PATH = "/srv/broker/config/topics.json"
@@ -21,6 +22,9 @@ class FullTable:
 
     def member(self, name: str) -> object:
         return None
+
+    def get(self, name: str) -> object:
+        return TopicConfig(name)
 
     async def put_member(self, *what: Any) -> None:  # noqa: ANN401 - whatever is written
         raise OSError(errno.ENOSPC, "No space left on device", PATH)

@@ -8,6 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from lanemq.proxy.broker.logical.migration import _reconcile
+from lanemq.proxy.logical.rules._mapping import TopicMapping
+from lanemq.proxy.logical.rules._view import is_settled
 from lanemq.proxy.net._dispatch import Outcome
 from lanemq.proxy.net._session import Session
 from lanemq.storage import StoreType
@@ -385,3 +388,20 @@ async def test_a_mapping_outlives_the_broker_in_both_kinds_of_store(
         (segment,) = broker.context.logical.mappings["T"].own()
         assert (segment.queue_id, segment.logical_index) == (1, 3)
         assert broker.context.logical.mappings.keys() == before.keys()
+
+
+async def test_a_topic_in_which_nothing_is_to_do_is_not_looked_at_again(
+    cluster: LogicalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.map_all(queues=2)
+    looked = list[tuple[str, int]]()
+
+    def note(mapping: TopicMapping) -> bool:
+        looked.append((mapping.broker_name, id(mapping)))
+        return is_settled(mapping)
+
+    monkeypatch.setattr(_reconcile, "is_settled", note)
+    await trio.sleep(120)  # forty looks of each broker
+    assert {name for name, _ in looked} == set(cluster.brokers)
+    assert len(looked) == len(set(looked)), "each mapping once"
+    assert len(looked) < 8

@@ -15,7 +15,7 @@ from lanemq.testkit.logical.cluster import (
     without_number,
 )
 from lanemq.testkit.logical.mapped import mapped_cluster
-from lanemq.wire import RequestCode
+from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.logical import (
     Chain,
     MigrateLogicalQueue,
@@ -153,8 +153,11 @@ async def test_a_reader_that_waits_at_the_end_is_sent_on_at_once(cluster: Logica
 
 @pytest.mark.slow
 async def test_cleaned_segments_expire_and_their_queue_is_used_again(
-    autojump_clock: MockClock,
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def fails(*_: object) -> None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "the disk is full")
+
     async with mapped_cluster(logical_queue_expired_keep_millis=100_000, queues=2) as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 101)
@@ -180,8 +183,13 @@ async def test_cleaned_segments_expire_and_their_queue_is_used_again(
         answer = await cluster.pull(target, 300)
         assert int(answer.fields["nextBeginOffset"]) == 103
         assert int(answer.fields["minOffset"]) == 101
-        # What nobody needs any more is forgotten, at last.
-        await trio.sleep(115)
+        # What nobody needs any more is forgotten, at last, once that can be written.
+        logical = cluster.brokers["broker1"].running.context.logical
+        with monkeypatch.context() as patched:
+            patched.setattr(type(logical._kept), "write", fails)
+            await trio.sleep(115)
+        assert len(logical.mappings[TOPIC].chain(0)) == 3
+        await trio.sleep(15)
         cluster.forget()
         assert [row(s) for s in await cluster.chain("broker1", 0)] == [row(source), row(target)]
 

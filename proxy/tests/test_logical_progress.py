@@ -81,6 +81,21 @@ async def test_progress_in_the_physical_queue_goes_along_when_it_has_become_a_lo
     assert kept(cluster, second) == 7
 
 
+async def test_a_migration_looks_at_a_bounded_number_of_ends_that_the_queue_does_not_have(
+    cluster: LogicalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever commits chooses the delta, and a migration looks at all in one turn."""
+    monkeypatch.setattr(_progress, "OLD_ENDS_MAX", 2)
+    _, second = await cluster.migrate(0, "broker2")
+    offsets = cluster.brokers["broker2"].running.context.store.tables.consumer_offsets
+    for delta in (1, 2, 3, 4, 5, 10, 99):
+        offsets.put(f"g{delta}", progress_topic(TOPIC, delta), 0, delta)
+    await cluster.fill(second, 5, first=10)
+    _, third = await cluster.migrate(0, "broker3", others=["broker1"])
+    carried = {delta: kept(cluster, third, f"g{delta}") for delta in (1, 2, 3, 4, 5, 10, 99)}
+    assert carried == {1: None, 2: None, 3: None, 4: 4, 5: 5, 10: 10, 99: None}
+
+
 async def test_a_tool_that_carries_no_progress_is_made_up_for(cluster: LogicalCluster) -> None:
     source = await cluster.normal(0)
     await commit(cluster, source, 10)

@@ -1,5 +1,6 @@
 """Records and positions that pass a logical listener: tags, and the queue's own numbers."""
 
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -7,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.proxy.logical.listener.traffic import _sends
+from lanemq.proxy.gateway.rewrites import with_id_host, with_tags
+from lanemq.proxy.logical.listener.traffic import _send_answers, _sends
 from lanemq.proxy.logical.rules._positions import (
     FAR_MASK,
+    IDS_MAX,
     NEAR_END,
     BrokerTags,
     broker_tag,
@@ -18,11 +21,12 @@ from lanemq.proxy.logical.rules._positions import (
 )
 from lanemq.proxy.logical.rules._records import rewrite_records
 from lanemq.proxy.sessions.values._results import Stored
+from lanemq.testkit.calls import calls_of_this_thread
 from lanemq.wire import HostAddress, LocalProtocolError, RemoteProtocolError, RequestCode, SysFlag
 from lanemq.wire.bodies import MessageQueue
-from lanemq.wire.frame import request
+from lanemq.wire.frame import Frame, request
 from lanemq.wire.logical import Segment
-from lanemq.wire.message import decode_messages, encode_record
+from lanemq.wire.message import decode_messages, encode_offset_id, encode_record
 
 V4, V6 = HostAddress("10.0.0.9", 10921), HostAddress("2001:db8::9", 10921)
 positions = st.integers(0, NEAR_END - 1) | st.integers(NEAR_END, FAR_MASK)
@@ -129,3 +133,35 @@ def test_a_sender_gets_a_position_that_leads_back_to_its_message(position: int) 
     tag, found = untagged(stored.log_positions[0])
     assert found == position
     assert "broker1" in BrokerTags(["broker1", "broker2"]).names(tag)
+
+
+CHANGES: list[Callable[[str], str]] = [
+    lambda ids: with_id_host(ids, V4.packed.hex().upper()),
+    lambda ids: with_tags(ids, 40),
+    lambda ids: seen_ids(ids),
+]
+
+
+def seen_ids(ids: str) -> str:
+    """Return the ids of another broker's answer to a send as clients of a listener get them."""
+    segment, records = Segment(MessageQueue("T", "b", 0), 0, 0), MagicMock()
+    records.offset_id = lambda name, position: f"{position:032X}"
+    asked = request(RequestCode.SEND_MESSAGE, {"queueId": "0"})
+    answer = asked.reply(fields={"msgId": ids, "queueId": "0", "queueOffset": "1"})
+    found = _send_answers.seen(asked, answer, segment, records)
+    assert isinstance(found, Frame)
+    return found.fields["msgId"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_very_many_ids_of_a_batch_stay_as_their_broker_gave_them(
+    change: Callable[[str], str],
+) -> None:
+    """A broker may answer any send with a header full of them."""
+    for one in (encode_offset_id(HostAddress("10.0.0.1", 1), 5), "1"):
+        many = ",".join(IDS_MAX * [one])
+        assert change(many) == ",".join(IDS_MAX * [change(one)])
+        assert change(f"{many},1") == f"{many},1"
+    with calls_of_this_thread() as calls:
+        assert len(change("," * (1 << 20))) == 1 << 20
+    assert calls.count < 1000

@@ -16,12 +16,14 @@ from lanemq.proxy.logical.listener.brokers._broker import (
     Unreachable,
     answer_to,
 )
-from lanemq.proxy.logical.listener.brokers._questions import AskedT, Question, ToldT
+from lanemq.proxy.logical.listener.brokers._questions import BY_KEY, VIEW, AskedT, Question, ToldT
+from lanemq.proxy.net._answers import Answer
 from lanemq.proxy.net._session import Session
 from lanemq.proxy.process._own_broker import listener_host, own_broker
 from lanemq.sdk import open_remoting_client
+from lanemq.testkit.calls import calls_of_steps
 from lanemq.testkit.logical.cluster import CLIENT_HOST, TOPIC, LogicalCluster
-from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.brokers import Client, pull_header
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.wire import HostAddress, RequestCode
 from lanemq.wire.bodies import LockBatch, LockBatchResult, MessageQueue
@@ -30,14 +32,16 @@ from lanemq.wire.headers import (
     GetMaxOffset,
     GetMinOffset,
     Header,
+    PullMessageResponse,
     QueryConsumerOffset,
     QueryMessage,
+    QueryMessageResponse,
     SearchOffset,
     UpdateConsumerOffset,
     ViewMessage,
 )
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
-from lanemq.wire.message import decode_messages
+from lanemq.wire.message import decode_messages, encode_record
 
 pytestmark = [
     pytest.mark.slow,  # a cluster of its own for every test
@@ -46,6 +50,22 @@ pytestmark = [
 
 HOST: Final = "10.0.5.5"
 ADDRESS: Final = HostAddress(HOST, 10921)
+MANY: Final = 2**15 * encode_record(
+    topic=TOPIC.encode(),
+    body=b"",
+    properties=b"",
+    queue_id=0,
+    flag=0,
+    queue_offset=0,
+    log_position=0,
+    sys_flag=0,
+    born_timestamp_ms=1,
+    born_host=ADDRESS.packed,
+    store_timestamp_ms=2,
+    store_host=ADDRESS.packed,
+    reconsume_times=0,
+    prepared_transaction_offset=0,
+)
 WAYS: Final = ("its own and a link", "links", "upstream connections")
 
 
@@ -94,6 +114,28 @@ class UpstreamBroker:
             await client.peer.send(frame)
             return frame.reply()
         return replace(await client.peer.call(frame), opaque=frame.opaque)
+
+
+@final
+class StrangeBroker:
+    """A broker that answers with all the shortest records that a frame has room for."""
+
+    def __init__(self, known: SegmentBroker) -> None:
+        self._known = known
+
+    async def call(
+        self, question: Question[AskedT, ToldT], asked: AskedT, timeout_s: float
+    ) -> ToldT:
+        told = {BY_KEY: QueryMessageResponse(1, 1).to_fields(), VIEW: dict[str, str]()}
+        if question not in told:
+            return await self._known.call(question, asked, timeout_s)
+        return answer_to(question, Frame(0, fields=told[question], body=MANY))
+
+    async def ask(self, frame: Frame, session: Session, timeout_s: float) -> Answer:
+        if frame.code == RequestCode.PULL_MESSAGE:
+            # Of a segment with one message some may be behind its end.
+            return frame.reply(fields=PullMessageResponse(0, 1 << 20, 0, 1).to_fields(), body=MANY)
+        return await self._known.ask(frame, session, timeout_s)
 
 
 @asynccontextmanager
@@ -224,3 +266,36 @@ async def test_a_broker_without_address_is_unreachable_and_the_client_may_try_ag
     ):
         answer = await client.send(TOPIC, b"lost", queue_id=0)
     assert answer.code == 14, answer.remark  # SERVICE_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+async def test_very_many_records_of_a_broker_are_rewritten_in_short_turns(
+    cluster: LogicalCluster, is_sealed: bool
+) -> None:
+    """Whoever registers as a broker may answer with 16 MiB of them, however few were asked for."""
+    upstream = UpstreamBrokers(cluster)
+
+    def reach(name: str, address: str | None) -> SegmentBroker:
+        return StrangeBroker(upstream.reach(name, address))
+
+    async with (
+        listening(cluster, reach=reach, with_own=False) as listener,
+        connected(listener) as client,
+    ):
+        assert (await client.send(TOPIC, b"one", queue_id=0)).code == 0
+        if is_sealed:
+            await cluster.migrate(0, "broker2")
+            assert (await client.send(TOPIC, b"two", queue_id=0)).code == 0
+        by_key = QueryMessage(TOPIC, "k", 32, 0, 2**62).to_fields()
+        most = {}
+        for code, fields in (
+            (RequestCode.PULL_MESSAGE, pull_header(TOPIC, 0, 0).to_fields()),
+            (RequestCode.QUERY_MESSAGE, by_key),
+            (RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(0).to_fields()),
+        ):
+            with calls_of_steps() as steps:
+                answer = await client.call(code, fields)
+            assert answer.code == 0, answer.remark
+            assert len(answer.body) >= len(MANY)
+            most[code] = steps.most
+        assert {code: calls for code, calls in most.items() if calls > 20_000} == {}

@@ -3,10 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from lanemq.proxy.nameserver import Registration, RouteTable
 from lanemq.proxy.nameserver.logical._registration import LogicalRegistration
-from lanemq.proxy.nameserver.logical._routes import Asker, LogicalTopics
+from lanemq.proxy.nameserver.logical._route_maker import Asker
+from lanemq.proxy.nameserver.logical._routes import LogicalTopics
 from lanemq.proxy.nameserver.logical._view import Status
+from lanemq.proxy.net._turns import all_steps
+from lanemq.testkit.calls import calls_of_this_thread
 from lanemq.testkit.segments import at
 from lanemq.wire.bodies import DataVersion, RouteData, TopicConfig
 from lanemq.wire.logical import (
@@ -65,6 +70,7 @@ class Cluster:
         compressed: bool = False,
         empty: tuple[int, ...] = (),
         has_topic: bool = True,
+        size_bytes: int = 0,
     ) -> None:
         """A broker registers; ``segments`` None is one that knows nothing of logical queues."""
         self.counter += 1
@@ -105,12 +111,18 @@ class Cluster:
                 topics=[config.topic_name for config in topics],
                 queues=maps,
                 report=report if lanemq else None,
+                sizes=dict.fromkeys(maps or (), size_bytes),
                 is_compressed=compressed,
             ),
             now_s=self.now_s,
             connection=name,
             was_known=was_known,
         )
+
+    @property
+    def taken_bytes(self) -> int:
+        """Return the bytes that logical queues take of their room."""
+        return self.logical._topics.room.taken_bytes
 
     def gone(self, name: str) -> None:
         self.routes.connection_closed(name)
@@ -253,6 +265,20 @@ def test_unmapping_queue_by_queue_shows_all_of_them_or_none() -> None:
     cluster.register("broker2")
     assert cluster.shown() is None
     assert cluster.logical.problems() == {}
+
+
+def test_what_is_shown_takes_room_also_when_its_broker_has_taken_it_back() -> None:
+    cluster = mapped()
+    cluster.register("broker1", ON_1, size_bytes=1000)
+    cluster.register("broker1", ON_1[1:], size_bytes=10)
+    assert (cluster.shown(), cluster.taken_bytes) == (ALL, 1000)
+    cluster.register("broker1", ())
+    assert (cluster.shown(), cluster.taken_bytes) == (ALL, 1000)
+    cluster.register("broker1", ON_1, size_bytes=900)
+    assert cluster.taken_bytes == 900
+    cluster.register("broker1")
+    cluster.register("broker2")
+    assert (cluster.shown(), cluster.taken_bytes) == (None, 0)
 
 
 def test_a_topic_can_become_physical_for_good_and_logical_again() -> None:
@@ -509,7 +535,7 @@ def test_a_broker_that_goes_back_to_a_version_without_logical_queues_has_none() 
 def test_a_topic_that_was_deleted_leaves_no_trace() -> None:
     cluster = mapped()
     cluster.routes.delete_topic("T")
-    cluster.logical.delete_topic("T", cluster=None, now_s=cluster.now_s)
+    all_steps(cluster.logical.delete_topic("T", cluster=None, now_s=cluster.now_s))
     cluster.register("broker1")
     assert cluster.shown() is None
     assert cluster.logical.problems() == {}
@@ -529,7 +555,7 @@ def test_a_topic_that_brokers_delete_is_forgotten_with_their_whole_registration(
 
 def test_a_topic_that_is_deleted_in_another_cluster_stays() -> None:
     cluster = mapped()
-    cluster.logical.delete_topic("T", cluster="elsewhere", now_s=cluster.now_s)
+    all_steps(cluster.logical.delete_topic("T", cluster="elsewhere", now_s=cluster.now_s))
     assert cluster.shown() == ALL
 
 
@@ -577,7 +603,7 @@ def test_a_registration_that_was_overtaken_is_passed_over() -> None:
 def test_what_is_registered_with_a_known_version_is_no_news() -> None:
     cluster = mapped()
     cluster.register("broker1", ON_1, counter=70)
-    cluster.logical.delete_topic("T", cluster=None, now_s=cluster.now_s)
+    all_steps(cluster.logical.delete_topic("T", cluster=None, now_s=cluster.now_s))
     cluster.register("broker1", ON_1, counter=70)
     assert cluster.shown() is None
 
@@ -771,3 +797,30 @@ def test_a_topic_without_logical_queues_is_what_it_always_was() -> None:
     for asker in Asker:
         assert cluster.ask(asker, "TBW102") == cluster.routes.route("TBW102")
     assert cluster.logical.view("TBW102", now_s=0).status is Status.PLAIN
+
+
+@pytest.mark.parametrize("state", [NORMAL, READ_ONLY])
+@pytest.mark.parametrize("asker", Asker)
+def test_a_route_takes_no_more_calls_for_more_logical_queues_once_it_is_made(
+    asker: Asker, state: SegmentState
+) -> None:
+    """They are looked at once for a view, and beside the loop where there are many."""
+    counts: list[int] = []
+    for many in (300, 900):
+        cluster = Cluster()
+        end = 5 if state is READ_ONLY else -1
+        segments = [at(f"broker1/{i}", 0, 0, end, state, index=i) for i in range(many)]
+        cluster.register("broker1", segments, queues=many, report=LISTENER)
+        cluster.now_s += WAIT_S
+        assert cluster.logical.is_long("T", asker, now_s=cluster.now_s)
+        steps = cluster.logical.view_in_steps("T", asker, now_s=cluster.now_s)
+        with calls_of_this_thread() as made:
+            view = all_steps(steps)
+        assert made.count > many
+        assert not cluster.logical.is_long("T", asker, now_s=cluster.now_s)
+        with calls_of_this_thread() as calls:
+            route = cluster.ask(asker)
+        assert route is not None
+        assert len(view.queues) == many
+        counts.append(calls.count)
+    assert counts[1] <= counts[0] + 20, counts

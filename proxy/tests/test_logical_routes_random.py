@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from lanemq.proxy.nameserver import Registration, RouteTable
 from lanemq.proxy.nameserver.logical._registration import LogicalRegistration
-from lanemq.proxy.nameserver.logical._routes import Asker, LogicalTopics
+from lanemq.proxy.nameserver.logical._route_maker import Asker
+from lanemq.proxy.nameserver.logical._routes import LogicalTopics
 from lanemq.wire.bodies import DataVersion, MessageQueue, RouteData, TopicConfig
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_BROKER,

@@ -1,6 +1,7 @@
 """A source that was gone past while it was alive: it hears of it, and what it took is not lost."""
 
 from collections.abc import AsyncIterator, Sequence
+from unittest.mock import patch
 
 import pytest
 import trio
@@ -29,11 +30,19 @@ from lanemq.testkit.logical.mapped import mapped_cluster, tools
 from lanemq.testkit.proxy.brokers import Client
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.sdk.admin import carry_progress_from
+from lanemq.testkit.simulation._network import Network
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import PullSysFlag, RequestCode
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.headers import QueryConsumerOffset, UpdateConsumerOffset
-from lanemq.wire.logical import Segment, SegmentState, progress_topic
+from lanemq.wire.logical import (
+    READ_FIELD,
+    READER_FIELD,
+    Reached,
+    Segment,
+    SegmentState,
+    progress_topic,
+)
 from lanemq.wire.message import stage_group
 
 GROUP = "readers"
@@ -435,6 +444,46 @@ async def read_past_the_cut(cluster: LogicalCluster) -> int:
     await found_out(cluster)
     await cluster.brokers["broker3"].kill()
     return read
+
+
+async def test_a_commit_of_what_was_read_in_a_source_counts_up_to_the_cut(
+    cluster: LogicalCluster,
+) -> None:
+    """The listener that keeps it knows the cut; the reader that knows segments does not yet."""
+    source = await gone_past(cluster)
+    end = (await cluster.chain("broker2", 0))[-1]
+    await cluster.fill(end, 200, first=10)
+    await found_out(cluster)
+    reader = await old_client(cluster, "broker2")
+    fields = UpdateConsumerOffset(GROUP, TOPIC, 0, 80).to_fields() | {READER_FIELD: "true"}
+    for read, counted in ((source, 10), (end, 80)):
+        said = fields | {READ_FIELD: Reached(read, 80).meant}
+        answer = await reader.call(RequestCode.UPDATE_CONSUMER_OFFSET, said)
+        assert answer.code == 0
+        assert await found_by(cluster, LOGICAL_PORT, "broker2") == counted
+
+
+async def test_a_reader_that_knows_segments_names_the_one_it_read_last_as_it_commits(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    sent: list[bytes] = []
+
+    async def note(messages: Sequence[ReceivedMessage]) -> Outcome:
+        return Outcome.SUCCESS
+
+    source = await cluster.normal(0)
+    with patch.object(Network, "note", lambda network, end, data: sent.append(data)):
+        async with open_push_consumer(
+            GROUP,
+            name_servers=cluster.name_server.address,
+            subscriptions={TOPIC: "*"},
+            listener=ConcurrentListener(note),
+            options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, offset_persist_interval_s=1),
+            dial=cluster.network.dialer("10.0.9.7"),
+        ):
+            named = f'"{READ_FIELD}":"{Reached(source, 10).meant}"'.encode()
+            with trio.fail_after(60):
+                await until(lambda: any(named in data for data in sent))
 
 
 async def test_a_client_of_old_that_no_listener_remembers_goes_on_at_its_group_s_progress(

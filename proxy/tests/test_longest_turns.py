@@ -4,11 +4,8 @@ Work is counted in calls of functions between two turns of the loop, which are t
 machine; 10,000 of them take about a millisecond.
 """
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 import msgspec
@@ -16,11 +13,19 @@ import pytest
 import trio
 from msgspec.structs import replace
 
-from lanemq.proxy.nameserver import NameServerConfig, Registration, RouteTable
+from lanemq.proxy.nameserver import (
+    NameServerConfig,
+    NameServerFamilies,
+    Registration,
+    RouteTable,
+)
 from lanemq.proxy.nameserver._handlers import NameServerHandlers
 from lanemq.proxy.nameserver._kv import KVConfig
 from lanemq.proxy.net._dispatch import BODY_BYTES_MAX, BODY_VALUES_MAX, Handlers
 from lanemq.proxy.net._server import Server
+from lanemq.proxy.net.http._exposition import render
+from lanemq.proxy.net.limits._budget import Budget
+from lanemq.testkit.calls import calls_of_steps
 from lanemq.testkit.logical.cluster import CLIENT_HOST, open_logical_cluster
 from lanemq.testkit.proxy.brokers import Client, TestBroker, connected, open_test_broker
 from lanemq.testkit.proxy.gateways import clustered, until, until_seen
@@ -37,7 +42,12 @@ from lanemq.wire.bodies import (
     TopicConfigWrapper,
 )
 from lanemq.wire.frame import Frame, request
-from lanemq.wire.headers import GetRouteInfo, RegisterBroker, UnregisterBroker
+from lanemq.wire.headers import (
+    DeleteTopicFromNamesrv,
+    GetRouteInfo,
+    RegisterBroker,
+    UnregisterBroker,
+)
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
     LogicalQueueReport,
@@ -163,13 +173,15 @@ BODIES: Final[dict[int, Callable[[], bytes]]] = {
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: lambda: fastjson.dumps(
         {"groupConfigList": [{"groupName": f"l{number}"} for number in range(1000)]}
     ),
-    RequestCode.REGISTER_BROKER: lambda: RegisterBrokerBody(
-        TopicConfigWrapper(
-            {f"R{number}": TopicConfig(f"R{number}", 4, 4) for number in range(40_000)},
-            DataVersion(9, 9),
-        )
-    ).encode(),
+    RequestCode.REGISTER_BROKER: lambda: registered(40_000),
 }
+
+
+def registered(topics: int) -> bytes:
+    """The body of a registration of so many topics; a frame holds little more than 100,000."""
+    names = [f"R{number}" for number in range(topics)]
+    table = {name: TopicConfig(name, 4, 4) for name in names}
+    return RegisterBrokerBody(TopicConfigWrapper(table, DataVersion(9, 9))).encode()
 
 
 GREATEST: Final[dict[BodyKind, Callable[[], bytes]]] = {
@@ -204,35 +216,6 @@ def test_each_request_is_asked_as_its_declaration_has_it(port: Port) -> None:
                 spec.header.from_fields(fields_of(code) | ONE_QUEUE)
 
 
-class _Steps(trio.abc.Instrument):
-    """Counts the calls of each step of a task in the server."""
-
-    def __init__(self) -> None:
-        self.most = self.count = 0
-
-    def note(self, _frame: FrameType, event: str, _argument: object) -> None:
-        if event in ("call", "c_call"):
-            self.count += 1
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.count = 0
-
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.most = max(self.most, self.count)
-
-
-@contextmanager
-def steps_counted() -> Iterator[_Steps]:
-    steps, before = _Steps(), sys.getprofile()
-    trio.lowlevel.add_instrument(steps)
-    sys.setprofile(steps.note)
-    try:
-        yield steps
-    finally:
-        sys.setprofile(before)
-        trio.lowlevel.remove_instrument(steps)
-
-
 async def fill(broker: TestBroker) -> None:
     tables = broker.context.store.tables
     for number in range(TOPICS):
@@ -254,7 +237,7 @@ async def fill(broker: TestBroker) -> None:
 
 async def longest(peer: Peer, frame: Frame) -> int:
     """Return the most calls of one turn while a request is answered."""
-    with steps_counted() as steps, trio.move_on_after(2):  # some wait for a client's answer
+    with calls_of_steps() as steps, trio.move_on_after(2):  # some wait for a client's answer
         await peer.call(frame)
     return steps.most
 
@@ -271,7 +254,8 @@ async def asked_with_and_without_a_queue(
 
 
 @pytest.mark.slow  # asks for everything at each port
-async def test_no_request_of_a_proxy_holds_the_loop(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_ordering", [False, True])
+async def test_no_request_of_a_proxy_holds_the_loop(tmp_path: Path, *, is_ordering: bool) -> None:
     """The broker behind it is in the same process; its work counts in turns of its own."""
     async with clustered(tmp_path) as cluster:
         context = (await cluster.broker()).broker.context
@@ -281,7 +265,8 @@ async def test_no_request_of_a_proxy_holds_the_loop(tmp_path: Path) -> None:
             context.groups.find(f"g{number}")
         for queue_id in range(QUEUES):
             context.store.tables.consumer_offsets.put("g0", "W0", queue_id, 0)
-        proxy = await cluster.proxy(keys=True)
+        ordering = {"logical": True, "moves": True, "settle_seconds": 0} if is_ordering else {}
+        proxy = await cluster.proxy(keys=True, **ordering)
         await until(lambda: not proxy.routes.why_not_ready)
         await until_seen(proxy, "broker-a")
         routes = frozenset({*proxy.server.handlers.codes()})
@@ -346,34 +331,71 @@ async def test_no_request_of_a_broker_holds_the_loop(tmp_path: Path) -> None:
         assert await asked_with_and_without_a_queue(broker.broker.handlers.codes(), call) == {}
 
 
-@pytest.mark.slow  # as above
-async def test_no_request_of_a_name_server_holds_the_loop(connect: Connect) -> None:
-    routes, handlers = RouteTable(), Handlers(Port.NAME_SERVER)
-    NameServerHandlers(NameServerConfig(), routes, KVConfig(None), now_s=trio.current_time).add_to(
-        handlers
-    )
-    server = Server(handlers, name="test")
-    for number in range(4000):
-        topics = [TopicConfig("W0", 4, 4)]
-        if number == 0:
-            topics += [TopicConfig(f"T{each}", 4, 4) for each in range(40_000)]
-        routes.register(
-            Registration(
-                cluster="c",
-                broker_name="broker-a" if number == 0 else f"b{number}",
-                broker_id=0,
-                address="10.0.0.1:10911" if number == 0 else f"10.0.0.2:{number}",
-                data_version=DataVersion(1, 1),
-                topics=topics,
-            ),
-            now_s=trio.current_time(),
-            connection=number,
+class FullNameServer:
+    """A name server whose tables are as full as its bounds let peers fill them, or nearly."""
+
+    def __init__(self, topics: int, brokers: int, wide: int) -> None:
+        self.routes, self.handlers = RouteTable(), Handlers(Port.NAME_SERVER)
+        config = NameServerConfig(logical_queue_wait_time=0)
+        self._requests = NameServerHandlers(
+            config, self.routes, KVConfig(None), now_s=trio.current_time
         )
+        self._requests.add_to(self.handlers)
+        self.server = Server(self.handlers, name="test")
+        for number in range(brokers):
+            topics_here = [TopicConfig("W0", 4, 4)]
+            if number == 0:
+                topics_here += [TopicConfig(f"T{each}", 4, 4) for each in range(topics)]
+            self.routes.register(
+                Registration(
+                    cluster="c",
+                    broker_name="broker-a" if number == 0 else f"b{number}",
+                    broker_id=0,
+                    address="10.0.0.1:10911" if number == 0 else f"10.0.0.2:{number}",
+                    data_version=DataVersion(1, 1),
+                    topics=topics_here,
+                ),
+                now_s=trio.current_time(),
+                connection=number,
+            )
+        self._wide = wide
 
-    async def call(code: int, fields: dict[str, str], body: bytes) -> int:
-        return await longest(connect(server), request(code, fields, body))
+    async def longest(self, connect: Connect) -> dict[int, int]:
+        """Ask for everything; return the calls of those that hold the loop."""
+        if self._wide:
+            frame = wide_registration("broker-w", 1, self._wide)
+            assert (await connect(self.server).call(frame)).code == 0
 
-    assert await asked_with_and_without_a_queue(handlers.codes(), call) == {}
+        async def call(code: int, fields: dict[str, str], body: bytes) -> int:
+            return await longest(connect(self.server), request(code, fields, body))
+
+        return await asked_with_and_without_a_queue(self.handlers.codes(), call)
+
+
+async def test_no_request_of_a_name_server_with_many_topics_holds_the_loop(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of fewer of them, as this is asked all the time, and with shorter bodies."""
+    monkeypatch.setitem(BODIES, RequestCode.REGISTER_BROKER, lambda: registered(4000))
+    monkeypatch.setitem(ASKED, "topic", "L0")
+    full = FullNameServer(8000, 64, 1)
+    monkeypatch.setattr(f"{__name__}.CALLS_MAX", CALLS_MAX // 2)
+    assert await full.longest(connect) == {}
+    metrics = NameServerFamilies(budget=Budget(1 << 20), routes=full.routes)
+    await render(())  # imports what it needs
+    with calls_of_steps() as steps:
+        await render(metrics.all())
+    assert steps.most <= CALLS_MAX // 4
+
+
+@pytest.mark.slow  # as above
+@pytest.mark.parametrize("topic", ["W0", "L0", "T1"])
+async def test_no_request_of_a_name_server_holds_the_loop(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, topic: str
+) -> None:
+    monkeypatch.setitem(BODIES, RequestCode.REGISTER_BROKER, lambda: registered(100_000))
+    monkeypatch.setitem(ASKED, "topic", topic)
+    assert await FullNameServer(130_000, 4000, 4).longest(connect) == {}
 
 
 def wide_registration(broker: str, counter: int, topics: int) -> Frame:
@@ -410,7 +432,7 @@ async def test_topics_of_many_logical_queues_do_not_hold_the_loop(connect: Conne
     most: dict[str, int] = {}
 
     async def ask(what: str, peer: Peer, frame: Frame) -> Frame:
-        with steps_counted() as steps:
+        with calls_of_steps() as steps:
             answer = await peer.call(frame)
         assert answer.code == 0, answer.remark
         most[what] = steps.most
@@ -430,6 +452,10 @@ async def test_topics_of_many_logical_queues_do_not_hold_the_loop(connect: Conne
             assert len(answer.body) > 200 * QUEUES, "it has the logical queues"
             old = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "L0"})
             await ask("a route of old", client, old)
+    for cluster in ("elsewhere", "c"):
+        deleted = DeleteTopicFromNamesrv(topic="L7", cluster_name=cluster)
+        frame = request(RequestCode.DELETE_TOPIC_IN_NAMESRV, deleted.to_fields())
+        await ask(f"a deletion in cluster {cluster}", client, frame)
     gone = UnregisterBroker("broker-a", "broker-a:10911", "c", 0, forget_logical_queues=True)
     frame = request(RequestCode.UNREGISTER_BROKER, gone.to_fields())
     await ask("an end", broker, frame)

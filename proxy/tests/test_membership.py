@@ -123,6 +123,41 @@ async def test_a_silent_client_is_dropped_and_its_connection_closed(
         await second.peer.receive()
 
 
+async def test_nobody_pays_for_subscriptions_that_another_member_left(broker: TestBroker) -> None:
+    budget, group = broker.broker.server.budget, "g"
+    stays = broker.connect(host="10.0.0.2")
+    await stays.heartbeat("stays", consumers={group: {"T": "*"}})
+    (connection,) = broker.broker.server.connections
+    paid_bytes = budget.used_bytes
+
+    async def come_and_go() -> None:
+        goes = broker.connect(host="10.0.0.1")
+        topics = {f"T{number}": "x" * 10_000 for number in range(4)}
+        assert (await goes.heartbeat("goes", consumers={group: {"T": "*"} | topics})).code == 0
+        await goes.peer.stream.aclose()
+        await wait_all_tasks_blocked()
+        assert budget.used_bytes > paid_bytes + 40_000
+        found = broker.context.clients.consumer_group(group)
+        assert found is not None
+        assert "T" in found.subscriptions  # those who stay may read on
+
+    await come_and_go()
+    assert connection.account.kept_bytes < paid_bytes
+    await stays.heartbeat("stays", consumers={group: {"T": "*"}})
+    assert budget.used_bytes == connection.account.kept_bytes == paid_bytes
+
+    await come_and_go()
+    budget.limit_bytes = 40_000
+    budget.relieve()
+    found = broker.context.clients.consumer_group(group)
+    assert found is not None
+    assert not found.subscriptions
+    assert await members(stays, group) == ["stays"]
+    await stays.heartbeat("stays", consumers={group: {"T": "*"}})
+    assert set(found.subscriptions) == {"T"}
+    assert budget.used_bytes == paid_bytes
+
+
 async def test_an_empty_heartbeat_and_a_broken_one(client: Client) -> None:
     answer = await client.call(RequestCode.HEART_BEAT, body=b'{"clientID":"x"}')
     assert answer.code == 0

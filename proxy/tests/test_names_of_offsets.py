@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lanemq.testkit.proxy.accounts import CHIEF, KINDS, WEAK, open_guarded_broker
+from lanemq.storage import NewMessage
+from lanemq.testkit.proxy.accounts import ACCOUNTS, CHIEF, KINDS, WEAK, open_guarded_broker
 from lanemq.testkit.proxy.brokers import (
     Client,
     TestBroker,
@@ -20,7 +21,14 @@ from lanemq.testkit.proxy.brokers import (
 )
 from lanemq.wire import RequestCode as Code
 from lanemq.wire import ResponseCode, has_only_offsets
-from lanemq.wire.bodies import SubscriptionGroupConfig, TopicConfig, TopicConfigList
+from lanemq.wire.bodies import (
+    AclInfo,
+    PolicyEntryInfo,
+    PolicyInfo,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    TopicConfigList,
+)
 from lanemq.wire.headers import CreateTopic
 from lanemq.wire.logical import progress_topic
 from lanemq.wire.message import BatchEntry, encode_batch
@@ -183,3 +191,75 @@ async def test_those_of_a_store_of_before_are_deleted_by_administrators(
 def test_other_names_are_topics() -> None:
     assert all(map(has_only_offsets, NAMES))
     assert not any(map(has_only_offsets, ("mine", "%RETRY%mine", "%KV%n", "LQ%0%T", "%STAGE%T")))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_those_of_a_store_of_before_are_for_administrators_alone(
+    tmp_path: Path, kind: str
+) -> None:
+    """Whatever right there is to the group behind them: with it come the offsets, no messages."""
+    topics = (
+        "%RETRY%%STAGE%mine",
+        "%RETRY%%STAGE%|1|mine",
+        "%RETRY%%DLQ%%BROKER_STAGE%mine",
+        "%DLQ%%STAGE%mine",
+        progress_topic("mine", 0),
+    )
+    accounts = ACCOUNTS.replace(
+        "topicPerms: [mine", "defaultTopicPerm: PUB|SUB\n    topicPerms: [mine"
+    )
+    async with open_guarded_broker(tmp_path, kind, accounts=accounts) as broker:
+        chief, weak = broker.connect(account=CHIEF), broker.connect(account=WEAK)
+        if kind == "5.x":
+            for resource in ("*", "Topic:*", "Group:*", "Group:mine", "Topic:%*"):
+                entry = PolicyEntryInfo(resource, ("All",), None, "Allow")
+                body = AclInfo(f"User:{WEAK[0]}", (PolicyInfo("Custom", (entry,)),)).encode()
+                answer = await chief.call(
+                    Code.AUTH_CREATE_ACL, {"subject": f"User:{WEAK[0]}"}, body
+                )
+                assert answer.code == 0, answer.remark
+        for topic in topics:
+            broker.context.topics.put(TopicConfig(topic, 1, 1))
+            position = left_in(broker, topic)
+            query = {"topic": topic, "key": "k", "maxNum": "1"}
+            query |= {"beginTimestamp": "0", "endTimestamp": str(2**62)}
+            pull = pull_header(topic, 0, 0, consumer_group="mine").to_fields()
+            for code, fields in (
+                (Code.PULL_MESSAGE, pull),
+                (Code.LITE_PULL_MESSAGE, pull),
+                (Code.QUERY_MESSAGE, query),
+                (Code.VIEW_MESSAGE_BY_ID, {"offset": str(position)}),
+                (Code.VIEW_MESSAGE_BY_ID, {"offset": str(position), "topic": topic}),
+                (Code.GET_TOPIC_STATS_INFO, {"topic": topic}),
+                (Code.DELETE_TOPIC_IN_BROKER, {"topic": topic}),
+            ):
+                answer = await weak.call(code, fields)
+                assert answer.code in REFUSED, (code, topic)
+                assert "ermission" in (answer.remark or ""), (code, topic, answer.remark)
+            assert [one.body for one in await chief.messages(topic)] == [b"left"]
+            view = await chief.call(Code.VIEW_MESSAGE_BY_ID, {"offset": str(position)})
+            assert view.code == 0, view.remark
+            # The offsets under the name of a retry topic are still the group's.
+            asked = {"topic": topic, "consumerGroup": "mine", "queueId": "0"}
+            answer = await weak.call(Code.QUERY_CONSUMER_OFFSET, asked)
+            assert answer.code not in REFUSED, (topic, answer)
+
+
+def left_in(broker: TestBroker, topic: str) -> int:
+    """Store a message in a topic to which nobody sends; return its place in the log."""
+    put = broker.context.writer.append(
+        NewMessage(
+            topic=topic,
+            queue_id=0,
+            body=b"left",
+            properties=b"KEYS\x01k\x02",
+            flag=0,
+            sys_flag=0,
+            born_timestamp_ms=0,
+            born_host=broker.context.store_host,
+            store_host=broker.context.store_host,
+            reconsume_times=0,
+        )
+    )
+    broker.context.write()
+    return put.log_position

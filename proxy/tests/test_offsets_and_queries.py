@@ -167,6 +167,22 @@ class TestMessages:
         answer = await client.call(RequestCode.QUERY_MESSAGE, self.QUERY | {"key": "x"})
         assert answer.code == ResponseCode.QUERY_NOT_FOUND
 
+    @pytest.mark.parametrize(
+        "long",
+        [
+            {"key": "k" * 32_768},
+            {"key": "k" * 900_000, "_UNIQUE_KEY_QUERY": "true"},
+            {"topic": "T" * 32_768},
+        ],
+    )
+    async def test_what_no_message_can_have_is_not_looked_for(
+        self, client: Client, long: dict[str, str]
+    ) -> None:
+        """To hash a key of 900 KB took 41 ms."""
+        answer = await client.call(RequestCode.QUERY_MESSAGE, self.QUERY | {"key": "k"} | long)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "at most 32767 fit" in (answer.remark or "")
+
     async def test_by_the_id_that_the_send_gave(self, client: Client) -> None:
         ids = [(await client.send(body=b"%d" % n)).fields["msgId"] for n in range(3)]
         for number, message_id in enumerate(ids):

@@ -8,9 +8,13 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.proxy.broker.handlers.pulls import _reads
-from lanemq.proxy.sessions.state._hold import Holds
+from lanemq.proxy.broker.handlers.pulls import _parked, _reads
+from lanemq.proxy.net._session import Session
+from lanemq.proxy.net._turns import LOOKS_OF_A_STEP
+from lanemq.proxy.sessions.state import _hold
+from lanemq.proxy.sessions.state._hold import Hold, Holds
 from lanemq.storage import StoreType
+from lanemq.testkit.calls import calls_of_steps
 from lanemq.testkit.proxy.brokers import (
     Client,
     TestBroker,
@@ -384,6 +388,32 @@ class TestHolding:
         second = await self.park(broker, 1)
         assert (await second.peer.receive()).code == ResponseCode.SYSTEM_BUSY
 
+    async def test_connections_of_one_address_cannot_take_the_places_of_all(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send()
+        broker.context.holds.held_max = 16
+        header = pull_header("T", 0, 1, sys_flag=6, suspend_timeout_millis=300_000)
+        greedy = [broker.connect("10.9.9.9") for _ in range(16)]
+        for one in greedy:
+            await one.peer.send(one.frame(RequestCode.PULL_MESSAGE, header.to_fields()))
+            await wait_all_tasks_blocked()
+        for one in greedy[13:]:
+            refused = await one.peer.receive()
+            assert refused.code == ResponseCode.SYSTEM_BUSY
+            assert "13 pulls of the connections from 10.9.9.9" in (refused.remark or "")
+        other = broker.connect("10.1.1.1")
+        await other.peer.send(other.frame(RequestCode.PULL_MESSAGE, header.to_fields()))
+        await wait_all_tasks_blocked()
+        assert len(broker.context.holds) == 14
+        for one in greedy[:2]:
+            await one.peer.stream.aclose()
+        await wait_all_tasks_blocked()
+        again = greedy[-1]
+        await again.peer.send(again.frame(RequestCode.PULL_MESSAGE, header.to_fields()))
+        await wait_all_tasks_blocked()
+        assert len(broker.context.holds) == 13
+
     async def test_one_connection_cannot_take_the_places_of_all(
         self, broker: TestBroker, client: Client, autojump_clock: MockClock
     ) -> None:
@@ -522,17 +552,75 @@ async def test_many_messages_for_many_pulls_take_no_longer_than_a_turn_may(
     assert len(broker.context.holds) == 0
 
 
+@pytest.mark.parametrize("what", ["a message", "a change", "time"])
+async def test_pulls_beyond_what_a_turn_looks_at_are_answered_all_the_same(
+    broker: TestBroker,
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock,
+    what: str,
+) -> None:
+    for module in (_hold, _parked):
+        monkeypatch.setattr(module, "LOOKS_OF_A_STEP", 3)
+    await client.send()
+    suspend_ms = 1000 if what == "time" else 300_000
+    header = pull_header("T", 0, 1, sys_flag=6, suspend_timeout_millis=suspend_ms)
+    waiting = broker.connect()
+    frames = [waiting.frame(RequestCode.PULL_MESSAGE, header.to_fields()) for _ in range(20)]
+    await waiting.peer.send(*frames)
+    await wait_all_tasks_blocked()
+    assert len(broker.context.holds) == len(frames)
+    start_s = trio.current_time()
+    if what == "a message":
+        await client.send(properties={"TAGS": "A"})
+    elif what == "a change":
+        broker.context._mapping_changed("T", {0})
+    found = {(await waiting.peer.receive()).code for _ in frames}
+    assert found == {ResponseCode.SUCCESS if what == "a message" else ResponseCode.PULL_NOT_FOUND}
+    assert trio.current_time() - start_s <= (1.2 if what == "time" else 0)
+    assert len(broker.context.holds) == 0
+
+
+WAITS_A_MINUTE = pull_header(
+    "T", 0, 1, sys_flag=SUSPEND | SUBSCRIPTION, suspend_timeout_millis=60_000
+)
+
+
+async def test_very_many_pulls_are_refused_in_turns_when_the_broker_stops(tmp_path: Path) -> None:
+    number = 5000
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        await client.send()
+        for _ in range(number // 1000):
+            frames = (
+                client.frame(RequestCode.PULL_MESSAGE, WAITS_A_MINUTE.to_fields())
+                for _ in range(1000)
+            )
+            await client.peer.send(*frames)
+            await wait_all_tasks_blocked()
+        assert len(broker.context.holds) == number
+        with calls_of_steps() as steps:
+            await broker.broker.pulls.parked.stop()
+        assert steps.most <= 60 * _parked.REFUSED_MAX
+        assert len(broker.context.holds) == 0
+        found = {(await client.peer.receive()).code for _ in range(number)}
+        assert found == {ResponseCode.SERVICE_NOT_AVAILABLE}
+        late = await client.call(RequestCode.PULL_MESSAGE, WAITS_A_MINUTE.to_fields())
+        assert late.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert broker.context.budget.used_bytes == 0
+
+
 async def test_the_collector_knows_nothing_of_parked_pulls(tmp_path: Path) -> None:
     number = 2000
     async with open_test_broker(tmp_path) as broker:
         client = broker.connect()
         await client.send()
-        header = pull_header(
-            "T", 0, 1, sys_flag=SUSPEND | SUBSCRIPTION, suspend_timeout_millis=60_000
-        )
         gc.collect()
         before = len(gc.get_objects())
-        frames = (client.frame(RequestCode.PULL_MESSAGE, header.to_fields()) for _ in range(number))
+        frames = (
+            client.frame(RequestCode.PULL_MESSAGE, WAITS_A_MINUTE.to_fields())
+            for _ in range(number)
+        )
         await client.peer.send(*frames)
         await wait_all_tasks_blocked()
         gc.collect()
@@ -540,3 +628,36 @@ async def test_the_collector_knows_nothing_of_parked_pulls(tmp_path: Path) -> No
         await client.peer.stream.aclose()
         await wait_all_tasks_blocked()
         assert broker.context.budget.used_bytes == 0
+
+
+@pytest.mark.parametrize("wakes", [False, True])
+async def test_very_many_pulls_of_a_connection_go_with_it_in_turns(
+    tmp_path: Path, *, wakes: bool
+) -> None:
+    """20,000, its share of the places, held the loop for 27 ms."""
+    async with open_test_broker(tmp_path) as broker:
+        client, other = broker.connect(), broker.connect()
+        await client.send()
+        header = pull_header("T", 0, 1, sys_flag=6, suspend_timeout_millis=60_000).to_fields()
+        for _ in range(8):
+            frames = (client.frame(RequestCode.PULL_MESSAGE, header) for _ in range(1000))
+            await client.peer.send(*frames)
+            await wait_all_tasks_blocked()
+        holds, dropped = broker.context.holds, list[int]()
+        drop = holds.drop
+
+        def noted(owner: Session, *, most: int | None = None) -> list[Hold[Session]]:
+            found = drop(owner, most=most)
+            dropped.append(len(found))
+            if wakes and len(dropped) == 2:
+                holds.wake("T", 0)
+            return found
+
+        broker.context.holds.drop = noted  # type: ignore[method-assign]
+        with calls_of_steps() as steps:
+            await client.peer.stream.aclose()
+            await wait_all_tasks_blocked()
+        assert len(holds) == broker.context.budget.used_bytes == 0
+        assert dropped[0] == max(dropped) == LOOKS_OF_A_STEP
+        assert steps.most <= 20 * LOOKS_OF_A_STEP
+        assert (await other.send()).code == 0

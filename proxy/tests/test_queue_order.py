@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Mapping
+from itertools import islice
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,12 @@ from lanemq.proxy.gateway.order import (
     queues_told,
     seen_route,
 )
-from lanemq.proxy.gateway.order._bodies import chosen_pieces, with_queues
+from lanemq.proxy.gateway.order._bodies import (
+    LOOK_BYTES,
+    chosen_pieces,
+    renamed_pieces,
+    with_queues,
+)
 from lanemq.proxy.gateway.order._order import (
     ADDED_MAX,
     BEHIND_MAX,
@@ -28,6 +34,7 @@ from lanemq.proxy.gateway.order._order import (
 from lanemq.proxy.gateway.order._route import has_order
 from lanemq.proxy.gateway.order._tags import broker_of, tag_of
 from lanemq.proxy.logical.rules._positions import tagged
+from lanemq.testkit.reading_time import TextReader, check_bound
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.bodies import BrokerData, ConsumeStats, QueueData, RouteData
 
@@ -335,6 +342,50 @@ def test_a_long_body_takes_linear_time() -> None:
     body = unit * 20_000
     assert with_queues(body, rename) == body
     assert not re.search(rb"new", body)
+
+
+WORST = [
+    b"{",
+    b'{"topic":"',
+    b'{"topic":"T","topic":"T","topic":"T",',
+    b'{"queueId":1234567890' + b" " * 9 + b"," + b" " * 9,
+    b'{"topic":"' + b"T" * 255 + b'","topic":"' + b"{" * 255 + b'",',
+    b'{"queueId":1,"queueId":1,"queueId":1}:{' + b"a" * 999 + b"{",
+    b'{"queueId":1,"topic":"T","brokerName":"a"},',
+]
+
+
+@pytest.mark.parametrize("unit", WORST)
+def test_each_step_through_a_body_is_short_whatever_it_is(unit: bytes) -> None:
+    def read(body: bytes) -> None:
+        for pieces in (
+            renamed_pieces(body, rename),
+            chosen_pieces(body, rename, "a", has_rates=False),
+        ):
+            for _ in islice(pieces, 3):
+                pass
+
+    check_bound(TextReader("steps", lambda size: unit * (size // len(unit)), read, 8 << 20), 0.02)
+
+
+def test_a_body_without_queues_is_gone_through_in_many_steps_and_stays() -> None:
+    body = b"{" * (1 << 20)
+    pieces = [*renamed_pieces(body, rename)]
+    assert b"".join(pieces) == body
+    assert len(pieces) > len(body) // LOOK_BYTES
+    with pytest.raises(RemoteProtocolError, match="no table of queues"):
+        b"".join(chosen_pieces(body, rename, "a", has_rates=True))
+
+
+@given(st.integers(0, 3), st.integers(0, 200), st.integers(LOOK_BYTES - 300, LOOK_BYTES + 300))
+def test_a_queue_is_found_wherever_a_step_ends(queues: int, rest: int, before: int) -> None:
+    queue = b'{"brokerName":"a","queueId":4,"topic":"T"}'
+    new = b'{"brokerName":"new","queueId":0,"topic":"T"}'
+    body = b"%s%s" + b"{" * rest
+    assert with_queues(body % (b" " * before, queue * queues), rename) == body % (
+        b" " * before,
+        new * queues,
+    )
 
 
 def tables(*queues: tuple[str, int]) -> bytes:

@@ -4,18 +4,28 @@ import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lanemq.proxy.gateway.kv import make_keys
-from lanemq.proxy.gateway.order import QueueOrder, QueueOrders, SeenQueue, _orders, extended
+from lanemq.proxy.gateway.order import (
+    QueueOrder,
+    QueueOrders,
+    SeenQueue,
+    _growth,
+    _orders,
+    _settling,
+    extended,
+)
 from lanemq.proxy.gateway.order._order import ADDED_MAX, encode_behind
-from lanemq.proxy.gateway.order._orders import AGAIN_S, FORGOTTEN_S, RECORD_S
+from lanemq.proxy.gateway.order._orders import AGAIN_S, RECORD_S
 from lanemq.proxy.gateway.order._route import TOPIC_CHARACTERS_MAX
+from lanemq.proxy.gateway.order._settling import FORGOTTEN_S
 from lanemq.testkit.proxy.upstream_log import UpstreamLog, UpstreamLogQueue
-from lanemq.wire import ROUTE_QUEUES_MAX
+from lanemq.wire import ROUTE_QUEUES_MAX, Permission
 from lanemq.wire.bodies import BrokerData, QueueData, RouteData
 
 TOPICS = ("T", "U", "V")
@@ -73,7 +83,7 @@ async def test_a_topic_has_no_order_before_its_queues_have_settled(
 async def test_every_topic_settles_however_many_there_are(
     log: UpstreamLog, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_orders, "SETTLING_MAX", 10)
+    monkeypatch.setattr(_settling, "SETTLING_MAX", 10)
     async with orders_of(log, settle_s=60) as (orders, _):
         await orders.opened()
         topics = [f"T{number}" for number in range(25)]
@@ -83,10 +93,35 @@ async def test_every_topic_settles_however_many_there_are(
         for _ in range(12):  # as clients do
             for topic in topics:
                 await orders.noted(topic, route_of({"a": 2}))
-            assert len(orders._settling) <= 10
+            assert len(orders._settling._topics) <= 10
             await trio.sleep(30)
         assert [topic for topic in topics if orders.of(topic) is None] == []
-        assert not orders._settling
+        assert not orders._settling._topics
+
+
+async def test_orders_leave_room_in_the_log_to_leases(
+    log: UpstreamLog,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Topics and brokers are whoever's makes them, and without a lease a proxy serves none."""
+    monkeypatch.setattr(_growth, "ORDERS_BYTES_MAX", 5_000)
+    monkeypatch.setattr(_growth, "ORDER_BYTES_MAX", 1_000)
+    monkeypatch.setattr(_orders, "extended", extensions := Mock(wraps=extended))
+    async with orders_of(log) as (orders, _):
+        await orders.opened()
+        many = route_of({f"{number:03}{'b' * 200}": 2 for number in range(9)})
+        for _ in range(10):
+            assert await orders.noted("Wide", many) is None
+        assert extensions.call_count == 1, "it is not worked out for each question"
+        kept = [await orders.noted(f"T{number}", route_of({"a": 2})) for number in range(100)]
+        assert 5 < sum(order is not None for order in kept) < 30
+        assert await orders.keys.put(b"lease/p1", b"x" * 100) == 1
+        assert await orders.noted("T0", route_of({"a": 2})) is not None
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("new topics, and new queues, get none" in text for text in said) == 1
+    assert sum("topic Wide has queues at too many brokers" in text for text in said) == 1
 
 
 async def test_nothing_waits_for_a_log_that_takes_nothing(
@@ -132,6 +167,14 @@ async def test_the_order_is_not_known_before_the_log_is_read(
         await orders.opened()
         assert not orders.why_unknown
         assert await orders.noted("T", route_of({"a": 2})) is not None
+        # Queues had moved from b, which is read-only since, to c, which got one for readers.
+        left = QueueData("b", 2, 2, Permission.READ)
+        made = QueueData("c", 1, 0)
+        told = route_of({"a": 2})
+        told = replace(told, queue_datas=(*told.queue_datas, left, made))
+        assert "can be written" not in caplog.text
+        assert await orders.noted("U", told) is not None
+        assert "topic U: no queue can be written at b, c. If they had moved" in caplog.text
 
 
 async def test_what_is_no_order_counts_as_none(

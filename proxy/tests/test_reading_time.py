@@ -3,32 +3,32 @@
 A new reader is one line of ``READERS``, a new kind of heartbeats one of ``HEARTBEATS``.
 """
 
-import gc
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
-import trio
-import trio.testing
 
 from lanemq.proxy.acl._addresses import PATTERNS_MAX, WhiteList, parse_patterns
 from lanemq.proxy.acl._requests import PERMISSIONS_MAX, _checked_permissions
-from lanemq.proxy.acl.users._policies import Entry, PolicyType, decision
+from lanemq.proxy.acl.users._needs import readers_at
+from lanemq.proxy.acl.users._policies import Decider, Entry, PolicyType
 from lanemq.proxy.acl.users._requests import ENTRIES_MAX
 from lanemq.proxy.acl.users._resources import Resource, topic_need
-from lanemq.proxy.broker.handlers._client_management import GROUPS_MAX, SUBSCRIPTIONS_MAX
+from lanemq.proxy.broker.handlers._heartbeat_limits import GROUPS_MAX, SUBSCRIPTIONS_MAX
 from lanemq.proxy.broker.handlers.sends._send_special import BATCH_MESSAGES_MAX
 from lanemq.proxy.broker.settings._config import BrokerConfig
+from lanemq.proxy.gateway.moves._records import is_stored_elsewhere
 from lanemq.proxy.gateway.rewrites import with_producer_group
+from lanemq.proxy.logical.rules._forwarding import is_half
 from lanemq.proxy.nameserver._requests import wanted_indices
 from lanemq.proxy.net._dispatch import (
     BODY_BYTES_MAX,
     BODY_VALUES_MAX,
     QUICK_BODY_BYTES,
     TEXT_BODY_BYTES_MAX,
+    check_body,
 )
 from lanemq.proxy.sessions.state._consumer_filters import (
     EXPRESSION_CHARS_MAX,
@@ -42,16 +42,20 @@ from lanemq.testkit.reading_time import (
     HEARTBEAT_S,
     REQUEST_S,
     TextReader,
+    check_bound,
     check_reader,
+    longest_step,
     repeated,
     slowness,
     time_s,
 )
-from lanemq.wire import RequestCode, ResponseCode, decode_properties_text, fastjson
-from lanemq.wire.frame import MAX_HEADER_BYTES
+from lanemq.wire import LISTED_MAX, RequestCode, ResponseCode, decode_properties_text, fastjson
+from lanemq.wire.frame import MAX_HEADER_BYTES, request
 from lanemq.wire.headers import GetRouteInfo
+from lanemq.wire.kv import KEY_BYTES_MAX, STEPS_MAX, OpType, Step, encode_steps
+from lanemq.wire.kv import Action as Deed
 from lanemq.wire.message import BatchEntry, encode_batch, encode_properties
-from lanemq.wire.requests import Action
+from lanemq.wire.requests import Action, Kind
 from lanemq.wire.sql92 import Selector, SqlInvalid
 
 PROPERTIES_BYTES: Final = 32_767
@@ -84,6 +88,29 @@ def policies(number: int) -> Mapping[PolicyType, Mapping[Resource, Entry]]:
     return {PolicyType.CUSTOM: entries}
 
 
+def deletes(number: int) -> bytes:
+    """Return operations on the longest keys, of bytes that are no plain text."""
+    return encode_steps(
+        [Step(b"%04d" % one + b"\xff" * (KEY_BYTES_MAX - 4), Deed.DELETE) for one in range(number)]
+    )
+
+
+DECIDER: Final = Decider(
+    {
+        PolicyType.CUSTOM: {
+            resource: Entry(resource, (Action.PUB,), (), True)
+            for resource in (Resource(Kind.TOPIC, f"%KV%default/{n}", True) for n in range(10))
+        }
+    }
+)
+
+
+def rights_to_keys(body: bytes) -> None:
+    frame = request(RequestCode.KV_WRITE, {"opType": OpType.BATCH}, body)
+    for need in readers_at("cluster")[RequestCode.KV_WRITE](frame):
+        DECIDER.decide(need, "10.0.0.1")
+
+
 READERS: Final = [
     TextReader("addresses", repeated("1.1.1.1", ",1.1.1.1"), parse_patterns, PATTERNS_MAX * 8 - 1),
     TextReader(
@@ -108,7 +135,7 @@ READERS: Final = [
     TextReader(
         "a decision by policies",
         policies,
-        lambda all_of_it: decision(all_of_it, topic_need("U", Action.PUB), "10.0.0.1"),
+        lambda all_of_it: Decider(all_of_it).decide(topic_need("U", Action.PUB), "10.0.0.1"),
         ENTRIES_MAX,
     ),
     TextReader(
@@ -131,11 +158,30 @@ READERS: Final = [
         lambda text: with_producer_group(text.encode(), "g"),
         BODY_BYTES_MAX // 4,
     ),
-    TextReader("indices", repeated("[1", ",1", "]"), indices_of, MAX_HEADER_BYTES // 8),
+    TextReader("indices", repeated("[1", ",1", "]"), indices_of, LISTED_MAX * 2),
     TextReader("no indices", repeated("[", " "), indices_of, MAX_HEADER_BYTES),
     TextReader(
         "a subscription of a pull", repeated("a=1", " OR a=1"), sql_of, EXPRESSION_CHARS_MAX
     ),
+    TextReader(
+        "a message to forward",
+        repeated("TRAN_MSG\x01true\x02", "a\x01b\x02"),
+        lambda text: is_half(request(RequestCode.SEND_MESSAGE_V2, {"i": text})),
+        MAX_HEADER_BYTES,
+    ),
+    TextReader(
+        "marks of a message to forward",
+        repeated("", "TRAN_MSG\x01\x02"),
+        lambda text: is_half(request(RequestCode.SEND_MESSAGE_V2, {"i": text})),
+        PROPERTIES_BYTES,
+    ),
+    TextReader(
+        "a message for a moved queue",
+        repeated("DELAY\x010\x02", "a\x01b\x02"),
+        lambda text: is_stored_elsewhere("0", text),
+        MAX_HEADER_BYTES,
+    ),
+    TextReader("the rights to keys", deletes, rights_to_keys, STEPS_MAX),
     TextReader("tags of a pull", repeated("a", "||a"), tag_codes, EXPRESSION_CHARS_MAX),
 ]
 
@@ -254,38 +300,6 @@ HEARTBEATS: Final[dict[str, Callable[[], dict[str, object]]]] = {
 }
 
 
-class Steps(trio.abc.Instrument):
-    """The processor time of the longest step of a task other than the test's own."""
-
-    def __init__(self) -> None:
-        self._test = trio.lowlevel.current_task()
-        self._begun_s = time.thread_time()
-        self.longest_s = 0.0
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._begun_s = time.thread_time()
-
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        if task is not self._test:
-            self.longest_s = max(self.longest_s, time.thread_time() - self._begun_s)
-
-
-@asynccontextmanager
-async def longest_step(found: list[float]) -> AsyncIterator[None]:
-    """Add the processor time of the longest step of the block to ``found``."""
-    steps = Steps()
-    gc.collect()
-    gc.disable()  # what other tests have left is not this request's work
-    trio.lowlevel.add_instrument(steps)
-    try:
-        yield
-        await trio.testing.wait_all_tasks_blocked()
-    finally:
-        trio.lowlevel.remove_instrument(steps)
-        gc.enable()
-    found.append(steps.longest_s)
-
-
 @pytest.mark.parametrize("has_accounts", [False, True], ids=["open", "accounts"])
 @pytest.mark.parametrize("kind", HEARTBEATS)
 async def test_a_heartbeat_takes_short_turns(tmp_path: Path, kind: str, has_accounts: bool) -> None:
@@ -297,26 +311,31 @@ async def test_a_heartbeat_takes_short_turns(tmp_path: Path, kind: str, has_acco
     async with open_test_broker(
         tmp_path / "store", acl_enable=has_accounts, rocketmq_home=tmp_path
     ) as broker:
-        for _ in range(3):
+        for _ in range(8):
             client = broker.connect(account=account)
             body = fastjson.dumps(HEARTBEATS[kind](), standard=True)
             assert len(body) <= BODY_BYTES_MAX
             async with longest_step(taken):
                 await client.call(RequestCode.HEART_BEAT, body=body)
-        assert min(taken) <= HEARTBEAT_S * slowness(), f"{kind}: {taken}"
+            if taken[-1] <= HEARTBEAT_S * slowness():
+                return
+    raise AssertionError(f"{kind}: {taken}")
 
 
 async def test_groups_that_a_heartbeat_makes_take_turns(tmp_path: Path) -> None:
     taken: list[float] = []
     async with open_test_broker(tmp_path) as broker:
-        for number in range(3):
+        for number in range(8):
             client = broker.connect()
             groups = {f"g{number}-{group}": {"T": "*"} for group in range(1400)}
             async with longest_step(taken):
                 assert (await client.heartbeat(f"c{number}", consumers=groups)).code == 0
             assert broker.context.clients.consumer_group(f"g{number}-1399") is not None
+            if taken[-1] <= HEARTBEAT_S * slowness():
+                break
+        else:
+            raise AssertionError(taken)
         assert broker.context.topics.get("%RETRY%g0-1399") is not None
-    assert min(taken) <= HEARTBEAT_S * slowness(), taken
 
 
 async def test_a_batch_takes_a_short_turn(tmp_path: Path) -> None:
@@ -329,10 +348,12 @@ async def test_a_batch_takes_a_short_turn(tmp_path: Path) -> None:
             BatchEntry(0, bytes(100), encode_properties({"KEYS": f"k{n}", "TAGS": "a"}))
             for n in range(BATCH_MESSAGES_MAX)
         ]
-        for _ in range(3):
+        for _ in range(8):
             async with longest_step(taken):
                 assert (await client.send(body=encode_batch(entries), batch=True)).code == 0
-    assert min(taken) <= HEARTBEAT_S * slowness(), taken
+            if taken[-1] <= HEARTBEAT_S * slowness():
+                return
+    raise AssertionError(taken)
 
 
 async def test_a_heartbeat_with_too_much_sql_registers_nothing(tmp_path: Path) -> None:
@@ -344,6 +365,41 @@ async def test_a_heartbeat_with_too_much_sql_registers_nothing(tmp_path: Path) -
         assert str(HEARTBEAT_TOKENS_MAX) in (refused.remark or "")
         assert broker.context.clients.consumer_group("g0") is None
         assert broker.context.budget.used_bytes == 0
+
+
+NUMBERS: Final = {
+    "integers of 18 digits": "123456789012345678",
+    "integers of 40 digits": "3" * 40,
+    "integers of 279 digits": "3" * 279,
+    "fractions": "1.5",
+    "fractions of 16 characters": "0.12345678901234",
+    "fractions of 20 characters": "0.016666666666666666",
+    "half way between doubles": "9007199254740993.0",
+    "fractions of 270 digits": "0." + "3" * 270,
+    "texts that look like numbers": '"0.5"',
+    "addresses": '"10.12.13.14:10911"',
+}
+
+
+@pytest.mark.parametrize("unit", NUMBERS.values(), ids=NUMBERS)
+def test_the_body_of_a_request_full_of_numbers_takes_little_time(unit: str) -> None:
+    """It is looked at, and then read."""
+
+    def read(body: bytes) -> object:
+        check_body(request(RequestCode.LOCK_BATCH_MQ, {}, body), is_json=True)
+        return fastjson.loads(body)
+
+    def full(length: int) -> bytes:
+        parts = min(length // (len(unit) + 1), BODY_VALUES_MAX * length // BODY_BYTES_MAX - 2)
+        return ("[" + f"{unit}," * (parts - 1) + f"{unit}]").encode()
+
+    check_bound(TextReader(unit[:9], full, read, BODY_BYTES_MAX), 2 * REQUEST_S)
+
+
+def test_bodies_that_clients_send_may_have_some_fractions_and_many_addresses() -> None:
+    for unit in ('"10.1.2.3:10911@1.5e3"', "1234567890123456789"):
+        body = f"[{','.join([unit] * 20_000)},{','.join(['0.25'] * 200)}]".encode()
+        check_body(request(RequestCode.LOCK_BATCH_MQ, {}, body), is_json=True)
 
 
 def test_the_limits_of_the_readers_in_wire_are_these() -> None:

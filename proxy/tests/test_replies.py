@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, send_header
-from lanemq.wire import RequestCode
+from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import ReplyMessage
 from lanemq.wire.message import decode_offset_id, decode_properties
@@ -127,6 +127,20 @@ async def test_a_client_that_refuses_a_reply_makes_it_fail(broker: TestBroker) -
     async with asker(broker, refuse):
         answer = await reply(broker.connect())
         assert (answer.code, answer.remark) == (1, "push reply message to askerfail.")
+
+
+async def test_a_reply_that_is_too_long_is_not_pushed(tmp_path: Path) -> None:
+    """Its length is nobody's but the sender's: the asker has to read it."""
+    async with (
+        open_test_broker(tmp_path, max_message_size=1000) as broker,
+        asker(broker, take) as pushed,
+    ):
+        client = broker.connect()
+        assert (await reply(client, bytes(1000))).code == 0
+        answer = await reply(client, bytes(1001))
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert answer.remark == "a reply of 1001 bytes, at most 1000 are taken"
+        assert len(pushed) == 1
 
 
 async def test_a_client_that_stays_silent_costs_ten_seconds(

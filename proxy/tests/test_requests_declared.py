@@ -52,7 +52,7 @@ async def test_brokers_serve_what_is_declared_with_one_kind_of_accounts_or_the_o
 
 
 async def test_the_port_for_routes_of_a_proxy_serves_what_is_declared_for_proxies() -> None:
-    config = gateway_config("127.0.0.1:1", keys=True)
+    config = gateway_config("127.0.0.1:1", keys=True, logical=True, moves=True)
     async with open_gateway(config) as proxy:
         served = proxy.server.handlers.codes()
     assert served >= declared(Port.PROXY)

@@ -7,6 +7,8 @@ from typing import Protocol
 import pytest
 import trio
 import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from lanemq.proxy.broker.handlers.pulls._parked import Parked
@@ -22,7 +24,15 @@ from lanemq.proxy.sessions.values._framed import (
     Unlocked,
 )
 from lanemq.proxy.sessions.values._pull_request import PullRequest, read_pull_request
-from lanemq.proxy.sessions.values._results import Found, NotFound, Pulled, Stored, Viewed, reply_of
+from lanemq.proxy.sessions.values._results import (
+    Found,
+    NotFound,
+    Pulled,
+    Stored,
+    Viewed,
+    reply_of,
+    unique_key_in,
+)
 from lanemq.storage import FlushMode
 from lanemq.testkit.logical.cluster import TOPIC, open_logical_cluster
 from lanemq.testkit.proxy.brokers import (
@@ -54,7 +64,7 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
 from lanemq.wire.logical.translate import Numbers
-from lanemq.wire.message import decode_messages
+from lanemq.wire.message import decode_messages, get_property
 
 
 class _Header(Protocol):
@@ -321,3 +331,13 @@ def test_an_answer_without_fields_says_so_as_a_frame_does(
     made, framed = ReplyTemplate().encode(asked, (), body), encode_frame(asked.reply(body=body))
     assert sorted(made) == sorted(framed), "but for the order of the header's members"
     assert (b'"extFields":{}' in made) is (serialize is SerializeType.JSON)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["UNIQ_KEY\x01", "UNIQ_KEY", "K1", "\x01", "\x02", "WAIT\x01true", "\xe9"])
+    ).map("".join)
+)
+def test_the_unique_key_in_a_text_is_that_of_the_properties(text: str) -> None:
+    key = get_property(text.encode(), b"UNIQ_KEY")
+    assert unique_key_in(text) == (key.decode() if key else None)

@@ -3,6 +3,7 @@
 import logging
 import socket
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -192,6 +193,27 @@ async def test_waiting_requests_beyond_the_budget_are_told_that_the_server_is_bu
     handled.release.set()
     assert {(await first.receive()).opaque for _ in range(3)} == {0, 1, 2}
     assert {(await second.receive()).opaque for _ in range(2)} == {0, 1}
+    assert server.in_flight == 0
+
+
+async def test_waiting_requests_of_all_connections_of_one_address_leave_places(
+    connect: Connect,
+) -> None:
+    handled = Handled()
+    server = handled.server(in_flight_total=16)
+    greedy = [connect(server, host="10.9.9.9") for _ in range(16)]
+    for one in greedy:
+        await one.send(request(WAIT, opaque=7))
+        await trio.testing.wait_all_tasks_blocked()
+    assert server.in_flight == 13
+    for one in greedy[13:]:
+        assert (await one.receive()).code == ResponseCode.SYSTEM_BUSY
+    other = connect(server, host="10.1.1.1")
+    await other.send(request(WAIT, opaque=8))
+    await trio.testing.wait_all_tasks_blocked()
+    handled.release.set()
+    for one in (*greedy[:13], other):
+        assert (await one.receive()).body == b"waited"
     assert server.in_flight == 0
 
 
@@ -481,6 +503,22 @@ async def test_a_frame_that_trickles_in_is_cut_off(
         await trickle()
     assert 120 < trio.current_time() - start_s <= 127
     assert "did not finish a frame" in caplog.text
+
+
+async def test_requests_that_wait_for_room_are_no_frame_that_trickles_in(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    server = Handled().server(frame_s=30, sweep_s=5, unsent_pause_bytes=1)
+    await nursery.start(server.serve, [])
+    ours, theirs = trio.testing.lockstep_stream_pair()
+    nursery.start_soon(partial(server.serve_stream, theirs, peer=HostAddress("10.0.0.1", 1)))
+    peer = Peer(ours)
+    await peer.stream.send_all(b"".join(encode_frame(echo(n)) for n in range(600)) + b"\0")
+    for n in range(600):
+        assert (await peer.receive()).opaque == n
+        await trio.sleep(1)
+    await peer.stream.send_all(encode_frame(echo(600))[1:])
+    assert (await peer.receive()).opaque == 600
 
 
 async def test_a_peer_that_takes_no_answers_is_cut_off(

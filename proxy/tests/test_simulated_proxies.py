@@ -1,6 +1,7 @@
 """Simulated clusters behind two proxies: `make sim PROXY=1` runs one."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -9,10 +10,9 @@ from unittest.mock import patch
 
 import pytest
 
-from lanemq.proxy.gateway.kv import CALL_S, UpstreamKeys, _located
+from lanemq.proxy.gateway.kv import UpstreamKeys, _located
 from lanemq.proxy.gateway.kv._topics import ClusterCandidates
 from lanemq.proxy.gateway.order import AddedRequests, Passed, QueueOrder, extended
-from lanemq.sdk.admin import AdminClient
 from lanemq.testkit.hypothesis_profile import EXPLORE
 from lanemq.testkit.simulation._ledger import Violated
 from lanemq.testkit.simulation._queue_lists import GROWING, Lists
@@ -45,6 +45,16 @@ def test_a_run_of_any_seed_keeps_every_promise(seed: int | None) -> None:
     drawn = ("--seed", str(seed)) if seed is not None else ()
     (line,) = simulation(*drawn, "--steps", "4")[0].splitlines()
     assert " acknowledged (" in line
+
+
+@pytest.mark.slow
+def test_queues_move_and_brokers_are_drained_in_runs_of_moves() -> None:
+    """Every promise holds where nothing moves, too."""
+    lines, _ = simulation("--only", "moves", "--seed", "5", "--steps", "6", "--runs", "4")
+    found = re.findall(r", (\d+) moves, (\d+) drains, ", lines)
+    assert len(found) == 4
+    assert sum(int(moves) for moves, _ in found) > 0
+    assert sum(int(drains) for _, drains in found) > 0
 
 
 @pytest.mark.slow
@@ -90,16 +100,23 @@ def test_an_order_that_is_written_without_a_look_at_the_one_before_is_found() ->
 
 @pytest.mark.slow
 def test_proxies_that_begin_their_log_at_the_first_broker_they_hear_of_are_found() -> None:
-    async def heard(candidates: ClusterCandidates, topic: str, **_: object) -> str:
-        servers = candidates._admin.name_servers[:1]
-        table = await AdminClient(candidates._client, servers, timeout_s=CALL_S).cluster()
-        return min(table.broker_addr_table)
+    heard: dict[ClusterCandidates, str] = {}
+
+    async def first(candidates: ClusterCandidates, topic: str, **_: object) -> str:
+        """Return what a proxy hears of first: another broker than the other one has."""
+        table = await candidates._admin.cluster()
+        left = [name for name in sorted(table.broker_addr_table) if name not in heard.values()]
+        return heard.setdefault(candidates, (left or sorted(table.broker_addr_table))[0])
+
+    async def unknown(*_: object) -> None:
+        """Name servers have been started without what was noted."""
 
     with (
-        patch.object(_located, "chosen", heard),
-        pytest.raises(Violated, match=r"broker1 and broker3|list of|tells"),
+        patch.object(_located, "chosen", first),
+        patch.object(_located, "noted_broker", unknown),
+        pytest.raises(Violated, match=r"broker1 and broker3|list of|tells|do not agree"),
     ):
-        simulate_proxies(1, 1, "pause")
+        simulate_proxies(1, 3, "grow_apart")
 
 
 def test_a_list_that_grows_at_its_end_keeps_the_promise() -> None:

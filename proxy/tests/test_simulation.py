@@ -18,10 +18,11 @@ from lanemq.sdk.admin import open_admin
 from lanemq.testkit.hypothesis_profile import EXPLORE
 from lanemq.testkit.logical.cluster import TOPIC as LOGICAL_TOPIC
 from lanemq.testkit.logical.mapped import mapped_cluster
+from lanemq.testkit.proxy.turns import measuring_modules
 from lanemq.testkit.simulation._deeds import Deeds
 from lanemq.testkit.simulation._determinism import determined_by
 from lanemq.testkit.simulation._ledger import Acknowledged, Delivered, Ledger, Violated
-from lanemq.testkit.simulation._network import Network, _End
+from lanemq.testkit.simulation._network import End, Network
 from lanemq.testkit.simulation._transactions import Decisions, all_ended
 from lanemq.wire.bodies import MessageQueue
 
@@ -97,12 +98,12 @@ def test_no_clock_of_the_machine_and_no_address_of_an_object_is_part_of_a_run() 
 
     async def run() -> list[float]:
         network = Network(Random(1))
-        broken: list[_End] = []
+        broken: list[End] = []
         async with trio.open_nursery() as nursery:
             with network.listening("10.0.0.2", 1, lambda stream, peer, port: None):
                 dial = network.dialer("10.0.0.1")
                 ends = [await dial("10.0.0.2", 1) for _ in range(50)]
-                with patch.object(_End, "break_off", lambda end: broken.append(end)):
+                with patch.object(End, "break_off", lambda end: broken.append(end)):
                     network.go_down("10.0.0.1")
             nursery.cancel_scope.cancel()
         assert [end for end in broken if end in ends] == ends
@@ -115,6 +116,18 @@ def test_no_clock_of_the_machine_and_no_address_of_an_object_is_part_of_a_run() 
     with determined_by(1):
         before, after = trio.run(run, clock=MockClock(autojump_threshold=0))
     assert before == after
+
+
+def test_all_that_servers_measure_follows_the_clock_of_a_run() -> None:
+    """A broker's answer has the times of its writes, so they are part of a run."""
+    sources = [
+        path for part in ("proxy", "storage") for path in (ROOT / part / "lanemq").rglob("*.py")
+    ]
+    measuring = {path for path in sources if "perf_counter" in path.read_text()}
+    with determined_by(1):
+        modules = measuring_modules()
+        assert {vars(module)["perf_counter"] for module in modules} == {trio.current_time}
+    assert {Path(str(module.__file__)) for module in modules} == measuring
 
 
 def test_the_books_find_a_message_that_never_arrived() -> None:
@@ -211,6 +224,17 @@ async def test_the_books_find_two_owners_at_once_but_where_the_lock_was_forgotte
         await trio.sleep(2)
         with ledger.works_on("g", QUEUE), pytest.raises(Violated, match="two members of a group"):
             ledger.check_owners()
+
+
+async def test_the_books_let_a_member_whose_lock_has_ended_finish_what_it_handles() -> None:
+    ledger, locked = Ledger(), {"first"}
+    with ledger.works_on("g", QUEUE, lambda: "first" in locked):
+        locked.clear()
+        with ledger.works_on("g", QUEUE, lambda: "second" in locked):
+            ledger.check_owners()
+            locked.add("second")
+            with ledger.works_on("g", QUEUE), pytest.raises(Violated, match="two members"):
+                ledger.check_owners()
 
 
 def test_the_books_know_where_a_message_was_appended_again() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from trio.testing import wait_all_tasks_blocked
 
-from lanemq.proxy.broker.handlers._client_management import GROUPS_MAX, SUBSCRIPTIONS_MAX
+from lanemq.proxy.broker.handlers._heartbeat_limits import GROUPS_MAX, SUBSCRIPTIONS_MAX
 from lanemq.proxy.broker.handlers._lock_requests import QUEUES_MAX
 from lanemq.proxy.broker.handlers.sends._send_special import BATCH_MESSAGES_MAX
 from lanemq.proxy.net._dispatch import BODY_BYTES_MAX
@@ -14,7 +14,13 @@ from lanemq.proxy.sessions.state._consumer_filters import EXPRESSION_CHARS_MAX
 from lanemq.proxy.sessions.state._pull_filters import KEPT_BYTES, KEPT_MAX
 from lanemq.testkit.proxy.brokers import TestBroker, open_test_broker
 from lanemq.wire import RequestCode, ResponseCode
-from lanemq.wire.bodies import LockBatch, MessageQueue
+from lanemq.wire.bodies import (
+    ConsumerData,
+    HeartbeatData,
+    LockBatch,
+    MessageQueue,
+    SubscriptionData,
+)
 from lanemq.wire.message import BatchEntry, encode_batch
 
 LONG_TAGS = "a || " * (EXPRESSION_CHARS_MAX // 5) + "bbbbb"
@@ -97,6 +103,34 @@ async def test_one_connection_is_in_so_many_groups_only(broker: TestBroker) -> N
         assert f"{GROUPS_MAX + 1} groups" in (refused.remark or "")
     assert broker.context.groups.get("g0") is None
     assert (await broker.connect().heartbeat("other", consumers={"g0": {"T": "*"}})).code == 0
+
+
+async def test_heartbeats_beside_each_other_bring_no_more_groups(broker: TestBroker) -> None:
+    """Many groups are made in turns: what is checked before the first holds behind the last."""
+    client, count = broker.connect(), GROUPS_MAX // 2 + 1
+    frames = [
+        client.frame(RequestCode.HEART_BEAT, body=heartbeat_of(number * count, count))
+        for number in range(4)
+    ]
+    await client.peer.send(*frames)
+    codes = list[int]()
+    while len(codes) < len(frames):
+        answer = await client.peer.receive()
+        if answer.is_response:  # else a note about a group
+            codes.append(answer.code)
+    assert sorted(codes) == [0, *[ResponseCode.SYSTEM_BUSY] * 3]
+    groups = broker.context.clients
+    there = sum(groups.consumer_group(f"g{n}") is not None for n in range(4 * count))
+    assert there == count
+
+
+def heartbeat_of(first: int, count: int) -> bytes:
+    subscription = SubscriptionData.of_tags("T", "*", sub_version=1)
+    consumers = (
+        ConsumerData(group_name=f"g{number}", subscription_data_set=(subscription,))
+        for number in range(first, first + count)
+    )
+    return HeartbeatData("id", consumer_data_set=tuple(consumers)).encode()
 
 
 @pytest.mark.slow

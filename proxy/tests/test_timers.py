@@ -1,11 +1,14 @@
 """A message with a timer is delivered at its time: not before, and not much later."""
 
+import gc
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
 import trio
 
+from lanemq.proxy.broker.state import _recall_room
 from lanemq.proxy.broker.state._stored_again import stored_again
 from lanemq.sdk import Message, MessageRejected, RefusedByBroker, open_producer
 from lanemq.testing import open_test_server
@@ -225,6 +228,48 @@ async def test_a_recall_that_cannot_be_is_refused_in_the_words_of_5_3_3(
     assert (refused.code, refused.remark) == (code, says)
 
 
+def test_one_recall_forgets_few_of_the_seconds_that_have_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_recall_room, "FORGOTTEN_AT_ONCE", 10)
+    monkeypatch.setattr(_recall_room, "asking_host", lambda: "10.0.0.1")
+    room = _recall_room.RecallRoom()
+    for second in range(25):
+        with room.place(second * 1000, 0):
+            pass
+    kept = []
+    for _ in range(4):
+        with room.place(DAY_MS, DAY_MS - 1000):
+            kept.append(len(room))
+    assert kept == [15, 6, 1, 1]
+
+
+async def test_recalls_of_one_second_leave_some_to_others(
+    broker: TestBroker, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_recall_room, "RECALLS_MAX", 22)
+    monkeypatch.setattr(_recall_room, "UNCOUNTED", 2)
+    busy, other = broker.connect("10.0.0.1"), broker.connect("10.0.0.2")
+    soon, later = [
+        await send(busy, body, TIMER_DELAY_SEC=seconds)
+        for body, seconds in ((b"soon", "10"), (b"later", "20"))
+    ]
+    answers = [await recall(busy, soon) for _ in range(30)]
+    assert [one.code for one in answers] == [0] * 18 + [ResponseCode.SYSTEM_BUSY] * 12
+    assert "16 messages of the same second are recalled from 10.0.0.1" in str(answers[-1].remark)
+    by_message = {"TIMER_DELAY_SEC": "10", "TIMER_DEL_UNIQKEY": "T+soon"}
+    assert (await send(busy, b"x", **by_message)).code == ResponseCode.SYSTEM_BUSY
+    assert (await send(busy, b"y", TIMER_DELAY_SEC="10")).code == 0
+    assert (await recall(busy, later)).code == 0
+    assert (await send(other, b"z", **by_message)).code == 0
+    assert (await recall(other, soon)).code == 0
+    await at(broker, clock, NOW_MS + 12_000)
+    assert await bodies(other) == [b"y"]
+    assert len(broker.context.writer.recalls) == 2
+    assert (await recall(busy, later)).code == 0
+    assert len(broker.context.writer.recalls) == 1  # the second has passed
+
+
 async def test_recalls_can_be_forbidden(tmp_path: Path) -> None:
     async with open_test_broker(tmp_path, recall_message_enable=False) as broker:
         client = broker.connect()
@@ -341,3 +386,24 @@ async def test_the_sdk_sends_at_a_time_and_recalls() -> None:
         with pytest.raises(RefusedByBroker, match="timestamp invalid"):
             await producer.recall("T", result.recall_handle)
         assert [message.body for message in server.messages("T")] == [b"a"]
+
+
+async def test_little_is_kept_of_recalls_with_long_keys(
+    broker: TestBroker, client: Client, clock: StandingClock
+) -> None:
+    due = {"TIMER_DELIVER_MS": str(NOW_MS + 1000)}
+    await send(client, b"kept", **due)
+    long_key = "k" * 30_000
+    for number in range(100):
+        await send(client, b"r", **due, TIMER_DEL_UNIQKEY=f"T+{number}{long_key}")
+    await broker.broker.clock_moved()
+    tracemalloc.start()
+    try:
+        await at(broker, clock, NOW_MS + 601)  # the slot is open, and its message not yet due
+        gc.collect()
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 100 * len(long_key) / 10
+    await at(broker, clock, NOW_MS + 60_000)
+    assert await bodies(client) == [b"kept"]

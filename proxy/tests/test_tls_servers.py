@@ -254,7 +254,7 @@ def test_serve_makes_no_certificates_beside_others(conf: str, says: str, tmp_pat
     (tmp_path / "broker.conf").write_text(conf)
     command = [sys.executable, "-m", "lanemq.proxy.cli", "serve", "--tls", "-c", "broker.conf"]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 1
     assert "Traceback" not in done.stderr

@@ -1,10 +1,13 @@
 """The table of half messages, against a model that forgets nothing and reads slowly."""
 
+from itertools import pairwise
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from lanemq.proxy.broker.transactions._state import Fate, HalfMessages
+from lanemq.proxy.net._turns import LOOKS_OF_A_STEP
 
 SMALL_PAST = 3
 
@@ -120,3 +123,20 @@ def test_copies_of_a_killed_broker_end_together() -> None:
         table.found_copy(0, copy, over)
     assert table.next_open(0) == 5
     assert table.resolve(0, 0) is None
+
+
+def test_no_step_passes_over_all_that_came_behind_an_old_transaction() -> None:
+    table, number = HalfMessages(0, 0), 20 * LOOKS_OF_A_STEP
+    for offset in range(number):
+        table.ended(offset, [offset + 1])
+    assert (table.begin, table.op_begin) == (0, 0)
+    table.ended(number, [0])
+    assert table.begin == number + 1
+    passed = [table.op_begin]
+    while table.advance():
+        passed.append(table.op_begin)
+    passed.append(table.op_begin)
+    steps = [after - before for before, after in pairwise([0, *passed])]
+    assert max(steps) <= LOOKS_OF_A_STEP
+    assert table.op_begin == number + 1
+    assert not table.advance()

@@ -1,6 +1,9 @@
 """A half message is seen by nobody until its transaction is committed, and once then."""
 
 import gc
+import random
+from collections import Counter
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +15,15 @@ from msgspec import structs
 from trio.testing import wait_all_tasks_blocked
 
 from lanemq.proxy.broker.state._stored_again import stored_again
+from lanemq.proxy.broker.transactions import _checks, _rules, _table
 from lanemq.proxy.broker.transactions._ends import ENDED_ALREADY
-from lanemq.storage import FlushMode, StoreUnwritable
+from lanemq.storage import FlushMode, StoreUnwritable, Unit
 from lanemq.testkit.clocks import StandingClock
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, send_header
 from lanemq.wire import RequestCode, ResponseCode, SystemTopic
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import CheckTransactionState, EndTransaction
-from lanemq.wire.message import decode_message, decode_offset_id, encode_properties
+from lanemq.wire.message import StoredMessage, decode_message, decode_offset_id, encode_properties
 
 HALF, OP = SystemTopic.TRANSACTION_HALF, SystemTopic.TRANSACTION_OP_HALF
 ASIDE = SystemTopic.TRANSACTION_CHECK_MAX_TIME
@@ -312,6 +316,112 @@ async def test_a_producer_may_ask_for_more_time(
     assert [m.body for m in await client.messages(HALF)][3:] == [b"slow", b"quick"]
 
 
+async def test_time_that_a_producer_asks_for_ends_when_many_have_come_behind(
+    broker: TestBroker, client: Client, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table of half messages would grow until the log's files go."""
+    monkeypatch.setattr(_rules, "BEHIND_MAX", 4)
+    await send_half(client, "slow", properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "600"})
+    for number in range(3):
+        await end(client, await send_half(client, f"{number}"), COMMIT)
+    await check(broker, clock)
+    assert len(await client.messages(HALF)) == 4
+    await end(client, await send_half(client, "last"), COMMIT)
+    await check(broker, clock)
+    assert [m.body for m in await client.messages(HALF)][5:] == [b"slow"]
+
+
+def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the queue offset of each half message that checks read."""
+    read, seen = _table.HalfTable.read, list[int]()
+
+    def counted(table: _table.HalfTable, unit: Unit) -> StoredMessage | None:
+        half = read(table, unit)
+        assert half is not None
+        seen.append(half.queue_offset)
+        return half
+
+    monkeypatch.setattr(_table.HalfTable, "read", counted)
+    return seen
+
+
+async def test_half_messages_that_may_take_their_time_are_not_read_in_every_round(
+    broker: TestBroker, client: Client, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = count_reads(monkeypatch)
+    number = 3 * _table.BATCH + 5
+    for each in range(number):
+        asked_s = 60 if each == _table.BATCH + 7 else 3600
+        immune = {"CHECK_IMMUNITY_TIME_IN_SECONDS": str(asked_s)}
+        halves = await send_half(client, f"{each}", properties=immune)
+    await check(broker, clock)
+    assert sorted(read) == [*range(number)]
+    await send_half(client, "young", born_timestamp=clock.ms)
+    read.clear()
+    await check(broker, clock, after_ms=TIMEOUT_MS - 1)
+    assert read == [number]
+    await end(client, halves, COMMIT)
+    read.clear()
+    await check(broker, clock, after_ms=60_000)
+    assert _table.BATCH + 7 in read
+    # Those that were looked at together, the young one and its copy.
+    assert len(read) <= _table.BATCH + 2
+    assert [m.body for m in await client.all_messages(HALF)][number + 1 :] == [b"71", b"young"]
+    read.clear()
+    await check(broker, clock, after_ms=-80_000)  # to before the first round
+    assert len({*read}) >= number - 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_rounds_that_remember_ask_as_those_that_read_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Two brokers do the same, of which one remembers nothing of a round."""
+    monkeypatch.setattr(_checks, "BATCH", 4)
+    monkeypatch.setattr(_checks, "BATCH_BYTES", 800)
+    monkeypatch.setattr(_rules, "BEHIND_MAX", 60)
+    rng, clock, reads = random.Random(seed), StandingClock(), count_reads(monkeypatch)
+    halves: list[list[Frame]] = []
+    read = [0, 0]
+    async with AsyncExitStack() as stack:
+        opened = [
+            open_test_broker(
+                tmp_path / name, now_ms=lambda: clock.ms, transaction_check_interval=36_000_000
+            )
+            for name in ("remembers", "forgets")
+        ]
+        brokers = [await stack.enter_async_context(one) for one in opened]
+        clients = [one.connect() for one in brokers]
+        for step in range(120):
+            if rng.random() < 0.5:
+                asked_s = rng.choice(("", "-1", "0", "5", "20", "60", "60", "600", "600"))
+                more = {"CHECK_IMMUNITY_TIME_IN_SECONDS": asked_s} if asked_s else {}
+                more |= {"WIDE": "x" * 400} if rng.random() < 0.1 else {}
+                born_ms = clock.ms + rng.choice((0, 0, 0, -10_000, 10_000))
+                sent = {"properties": more, "born_timestamp": born_ms}
+                halves.append([await send_half(one, f"{step}", **sent) for one in clients])
+            elif halves and rng.random() < 0.4:
+                for one, half in zip(clients, halves.pop(rng.randrange(len(halves))), strict=True):
+                    await end(one, half, COMMIT)
+            else:
+                clock.ms += rng.choice((0, 1000, 6000, 6000, 20_000, 60_000, -3000))
+                for number, broker in enumerate(brokers):
+                    reads.clear()
+                    with monkeypatch.context() as patches:
+                        if number:
+                            patches.setattr(_rules.Passed, "holds", lambda *_, **__: False)
+                        await broker.broker.clock_moved()
+                    read[number] += len(reads)
+                ends = [one.context.store.bounds(HALF, 0) for one in brokers]
+                assert ends[0] == ends[1], step
+        told = [
+            [(one.body, one.properties_data) for one in await client.all_messages(HALF)]
+            for client in clients
+        ]
+        assert told[0] == told[1]
+    assert 0 < read[0] < read[1]
+
+
 async def test_a_message_may_be_delayed_once_it_is_committed(client: Client) -> None:
     half = await send_half(client, properties={"DELAY": "1"})
     assert (await end(client, half, COMMIT)).code == 0
@@ -468,3 +578,37 @@ async def test_an_end_that_cannot_be_written_does_not_wait_for_the_disk(
                 await wait_all_tasks_blocked()
         assert [answer.code for answer in answers] == [ResponseCode.SERVICE_NOT_AVAILABLE]
         gc.collect()  # a coroutine that nobody awaited would be complained about now
+
+
+async def test_a_start_reads_half_messages_by_bytes_in_each_turn(
+    tmp_path: Path, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_test_broker(tmp_path, now_ms=lambda: clock.ms) as broker:
+        client = broker.connect()
+        for number in range(8):
+            body = bytes(100_000)
+            fields = {"properties": encode_properties(PROPERTIES).decode(), "sys_flag": 4}
+            header = send_header("T", **fields)  # type: ignore[arg-type]
+            answer = await client.call(RequestCode.SEND_MESSAGE_V2, header.to_letters(), body)
+            assert answer.code == 0, number
+    monkeypatch.setattr(_table, "BATCH_BYTES", 100_000)
+    turns = Counter[int]()
+    turn = 0
+    found = _table.HalfTable._found
+
+    def counted(table: _table.HalfTable, position: int, is_meant: Any) -> Any:  # noqa: ANN401
+        turns[turn] += 1
+        return found(table, position, is_meant)
+
+    async def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+        await checkpoint()
+
+    checkpoint = trio.lowlevel.checkpoint
+    monkeypatch.setattr(_table.HalfTable, "_found", counted)
+    monkeypatch.setattr(trio.lowlevel, "checkpoint", next_turn)
+    async with open_test_broker(tmp_path, now_ms=lambda: clock.ms) as broker:
+        while not sum(turns.values()) >= 8:
+            await checkpoint()
+    assert max(turns.values()) <= 2

@@ -13,12 +13,13 @@ import trio.testing
 
 from lanemq.proxy.broker.admin import _topics
 from lanemq.proxy.broker.handlers._member_notes import NOTES_AT_ONCE, NOTES_OF_A_TURN
-from lanemq.proxy.net import _turns
+from lanemq.proxy.net import _in_flight, _turns
 from lanemq.proxy.net._dispatch import Handlers
 from lanemq.proxy.net._long_answer import LongAnswer
 from lanemq.proxy.net._loop_turn import SHARE_S
 from lanemq.proxy.net._server import Server
 from lanemq.proxy.net._session import Session
+from lanemq.proxy.sessions.state._clients import ClientRegistry
 from lanemq.testkit.proxy.brokers import TestBroker, open_test_broker, session_of
 from lanemq.testkit.proxy.peers import Connect, Peer
 from lanemq.testkit.proxy.turns import Turns
@@ -125,6 +126,33 @@ async def test_members_of_many_groups_are_told_in_short_turns(tmp_path: Path) ->
     assert max(steps.notes) <= NOTES_OF_A_TURN + NOTES_AT_ONCE
 
 
+async def test_groups_without_members_are_looked_for_in_short_turns(tmp_path: Path) -> None:
+    crowded, lonely = "crowded", [f"lonely{number}" for number in range(4 * NOTES_OF_A_TURN)]
+    steps = _Turns()
+    looked_for: set[str] = set()
+    sessions_of = ClientRegistry.sessions_of
+
+    def counted(registry: ClientRegistry[Session], group: str) -> list[Session]:
+        steps.notes[-1] += 1
+        looked_for.add(group)
+        return sessions_of(registry, group)
+
+    with patch.object(ClientRegistry, "sessions_of", counted):
+        trio.lowlevel.add_instrument(steps)
+        async with open_test_broker(tmp_path) as broker:
+            for number in range(NOTES_AT_ONCE + 1):
+                await broker.connect().heartbeat(f"c{number}", consumers={crowded: {}})
+            client = broker.connect()
+            await client.heartbeat("c", consumers={group: {} for group in (crowded, *lonely)})
+            await trio.testing.wait_all_tasks_blocked()
+            looked_for.clear()
+            await client.peer.stream.aclose()
+            await trio.testing.wait_all_tasks_blocked()
+            assert looked_for == {crowded, *lonely}
+        trio.lowlevel.remove_instrument(steps)
+    assert max(steps.notes) <= NOTES_OF_A_TURN + NOTES_AT_ONCE
+
+
 # What all peers together take of a turn
 
 
@@ -204,6 +232,109 @@ async def test_long_requests_of_one_peer_are_handled_in_turns_that_have_time_for
         assert (await peer.receive()).code == 0
     trio.lowlevel.remove_instrument(watch)
     assert max(watch.took_s) <= max(SHARE_S, request_s) + 1e-9
+    nursery.cancel_scope.cancel()
+
+
+async def test_answers_that_nobody_waits_for_share_the_turns_of_the_loop(
+    nursery: trio.Nursery, connect: Connect, turns: Turns
+) -> None:
+    def take(answer: Frame) -> None:
+        turns.take(REQUEST_S)
+
+    def greet(frame: Frame, session: Session) -> Frame:
+        session.on_answer = take
+        return frame.reply()
+
+    handlers = Handlers(Port.BROKER)
+    handlers.add(RequestCode.GET_BROKER_RUNTIME_INFO, greet)
+    server, asked = Server(handlers, name="test"), Frame(RequestCode.GET_BROKER_RUNTIME_INFO)
+    peers = [connect(server, port=40_000 + number) for number in range(3)]
+    for peer in peers:
+        await peer.call(asked)
+    watch = _LoopTurns(turns)
+    trio.lowlevel.add_instrument(watch)
+    for peer in peers:
+        await peer.send(*(asked.reply() for _ in range(100)), asked)
+    for peer in peers:
+        assert (await peer.receive()).code == 0
+    trio.lowlevel.remove_instrument(watch)
+    assert turns.now_s() == pytest.approx(300 * REQUEST_S)
+    assert max(watch.took_s) <= SHARE_S + 2 * REQUEST_S
+    nursery.cancel_scope.cancel()
+
+
+async def test_connections_that_end_at_once_are_forgotten_in_turns_that_have_time_for_them(
+    nursery: trio.Nursery, connect: Connect, turns: Turns
+) -> None:
+    ended = list[Session]()
+
+    def forget(session: Session) -> None:
+        turns.take(0.6 * SHARE_S)
+        ended.append(session)
+
+    def note(frame: Frame, session: Session) -> Frame:
+        session.on_close.append(forget)
+        return frame.reply()
+
+    handlers = Handlers(Port.BROKER)
+    handlers.add(RequestCode.GET_BROKER_RUNTIME_INFO, note)
+    server = Server(handlers, name="test")
+    peers = [connect(server, port=40_000 + number) for number in range(20)]
+    for peer in peers:
+        await peer.call(Frame(RequestCode.GET_BROKER_RUNTIME_INFO))
+    watch = _LoopTurns(turns)
+    trio.lowlevel.add_instrument(watch)
+    for peer in peers:
+        assert isinstance(peer.stream, trio.StapledStream)
+        peer.stream.send_stream.close()  # all in one turn
+    await trio.testing.wait_all_tasks_blocked()
+    trio.lowlevel.remove_instrument(watch)
+    assert len(set(ended)) == len(peers)
+    assert max(watch.took_s) <= 2 * 0.6 * SHARE_S + 1e-9
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("is_aborted", [False, True], ids=["by the peer", "by the server"])
+async def test_requests_that_wait_end_with_their_connections_in_several_turns(
+    nursery: trio.Nursery, connect: Connect, monkeypatch: pytest.MonkeyPatch, is_aborted: bool
+) -> None:
+    monkeypatch.setattr(_in_flight, "ENDS_AT_ONCE", 10, raising=False)
+    monkeypatch.setattr(_in_flight, "END_S", SHARE_S / 10, raising=False)
+    sessions, of_turn = set[Session](), [0]
+
+    async def wait(frame: Frame, session: Session) -> Frame:
+        sessions.add(session)
+        await trio.sleep_forever()
+        raise AssertionError
+
+    class LoopTurns(trio.abc.Instrument):
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            of_turn[-1] += "._finish" in task.name
+
+        def before_io_wait(self, timeout: float) -> None:
+            of_turn.append(0)
+
+    handlers = Handlers(Port.BROKER)
+    handlers.add(RequestCode.GET_BROKER_RUNTIME_INFO, wait)
+    server = Server(handlers, name="test")
+    peers = [connect(server, port=40_000 + number) for number in range(3)]
+    for peer in peers:
+        await peer.send(*(Frame(RequestCode.GET_BROKER_RUNTIME_INFO) for _ in range(100)))
+    await trio.testing.wait_all_tasks_blocked()
+    assert server.in_flight == 300
+    watch = LoopTurns()
+    trio.lowlevel.add_instrument(watch)
+    for session, peer in zip(tuple(sessions), peers, strict=True):
+        if is_aborted:
+            session.close()
+        else:
+            assert isinstance(peer.stream, trio.StapledStream)
+            peer.stream.send_stream.close()
+    await trio.testing.wait_all_tasks_blocked()
+    trio.lowlevel.remove_instrument(watch)
+    assert server.in_flight == 0
+    assert sum(of_turn) >= 300
+    assert max(of_turn) <= 60, "those that are cancelled, and those that waited for a turn"
     nursery.cancel_scope.cancel()
 
 

@@ -3,18 +3,24 @@
 The cluster's broker here is lanemq's, which answers as Apache's; its own keys are switched off.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import trio
+from trio.testing import MockClock, memory_stream_pair
 
 from lanemq.proxy.broker import BrokerConfig
 from lanemq.proxy.gateway import open_gateway
+from lanemq.proxy.gateway.kv import PREFIX, _namespaces
 from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
+from lanemq.proxy.net.limits import _rotation
 from lanemq.proxy.process import open_broker
+from lanemq.sdk import LanemqError
 from lanemq.sdk.kv import (
     Action,
     ChangeKind,
@@ -29,9 +35,12 @@ from lanemq.sdk.kv import (
     Step,
     open_kv_store,
 )
-from lanemq.testkit.proxy.brokers import SMALL_STORE
-from lanemq.testkit.proxy.gateways import gateway_config
+from lanemq.testkit.proxy.brokers import SMALL_STORE, Client
+from lanemq.testkit.proxy.gateways import gateway_config, until, until_seen
 from lanemq.testkit.proxy.kv_history import History, work
+from lanemq.testkit.proxy.peers import Peer
+from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode
+from lanemq.wire.kv import OpType, encode_key, encode_steps
 
 PATIENT_S: Final = 60.0
 
@@ -75,6 +84,14 @@ async def stores(root: Path, count: int = 1) -> AsyncIterator[list[KeyValueStore
             store = open_kv_store(name_servers=address, timeout_s=PATIENT_S)
             found.append(await stack.enter_async_context(store))
         yield found
+
+
+async def check_equal(one: KeyValueStore, two: KeyValueStore) -> None:
+    """Assert that two proxies have the same state at one position: others may be writing."""
+    with trio.fail_after(PATIENT_S):
+        while (own := await one.status()).position != (other := await two.status()).position:
+            pass
+    assert own.state_hash == other.state_hash
 
 
 async def test_a_store_works_at_a_proxy_as_at_a_broker(tmp_path: Path) -> None:
@@ -125,7 +142,7 @@ async def test_stores_at_two_proxies_are_one(tmp_path: Path) -> None:
             first = lock.fencing
         async with two.lock(b"lock", wait_s=5) as lock:
             assert lock.fencing > first
-        assert (await one.status()).state_hash == (await two.status()).state_hash
+        await check_equal(one, two)
 
 
 async def test_transactions_ranges_and_the_past_are_the_same_at_all_proxies(tmp_path: Path) -> None:
@@ -173,10 +190,13 @@ async def test_leases_and_the_queue_of_a_lock_are_the_same_at_all_proxies(tmp_pa
         assert await others[0].get(b"a") is None
         with pytest.raises(NoLease):
             await others[0].put(b"a", b"1", lease=lease)
-        brief = await one.grant_lease(1)
-        await one.put(b"a", b"1", lease=brief)
-        changes = others[0].watch(b"a")
+        changes = others[0].watch(b"a", position=(await one.prefix(b"a")).position)
         with trio.fail_after(PATIENT_S):
+            while True:
+                brief = await one.grant_lease(1)
+                with suppress(NoLease):  # it has ended already where the machine is busy
+                    await one.put(b"a", b"1", lease=brief)
+                    break
             while (await anext(changes)).kind != ChangeKind.EXPIRE:
                 pass
         async with one.lock(b"l", ttl_s=60):
@@ -189,7 +209,7 @@ async def test_leases_and_the_queue_of_a_lock_are_the_same_at_all_proxies(tmp_pa
             for _ in others:
                 assert (await anext(waiting)).kind == ChangeKind.DELETE
         assert got == [0, 1]
-        assert (await one.status()).state_hash == (await others[0].status()).state_hash
+        await check_equal(one, others[0])
 
 
 async def test_a_namespace_of_several_partitions_is_at_every_proxy(tmp_path: Path) -> None:
@@ -234,3 +254,99 @@ async def test_clients_of_two_proxies_see_one_store(tmp_path: Path) -> None:
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
     assert history.is_linearizable
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        (RequestCode.KV_GET, {"key": encode_key(b"k")}),
+        (RequestCode.KV_WATCH, {"position": "0"}),
+        (RequestCode.KV_STATUS, {}),
+        (RequestCode.KV_WRITE, {"opType": OpType.PUT}),
+    ],
+)
+async def test_namespaces_that_one_address_asks_for_leave_turns_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, fields: dict[str, str]
+) -> None:
+    looked_for = list[str]()
+
+    async def find_log(_client: object, _admin: object, topic: str) -> None:
+        looked_for.append(topic.removeprefix(PREFIX))
+        await trio.sleep_forever()
+
+    async with AsyncExitStack() as stack:
+        upstream = await stack.enter_async_context(cluster(tmp_path))
+        config = gateway_config(upstream, keys=True)
+        gateway = await stack.enter_async_context(open_gateway(config))
+        await until_seen(gateway, "broker-a")
+        (port,) = gateway.brokers.ports.values()
+        monkeypatch.setattr(_namespaces, "find_log", find_log)
+        nursery = await stack.enter_async_context(trio.open_nursery())
+
+        async def ask(host: str, *names: str) -> None:
+            ours, theirs = memory_stream_pair()
+            at = HostAddress(host, 40001)
+            nursery.start_soon(partial(port.server.serve_stream, theirs, peer=at))
+            client = Client(Peer(ours))
+            body = encode_steps([Step(b"k", Action.PUT, b"v")])
+            asked = [client.frame(code, {"namespace": name, **fields}, body) for name in names]
+            await client.peer.send(*asked)
+
+        await ask("10.9.9.9", *(f"unknown{number}" for number in range(200)))
+        await until(lambda: bool(looked_for))
+        await ask("10.1.1.1", "other")
+        await until(lambda: "other" in looked_for)
+        assert len(looked_for) < 100
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_no_longer_waits_for_a_namespace_leaves_its_turn_to_others(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_rotation, "WAITING_MAX", 40)
+    looked_for, codes = Counter[str](), Counter[int]()
+
+    async def find_log(_client: object, _admin: object, topic: str) -> None:
+        looked_for[topic.removeprefix(PREFIX)] += 1
+        await trio.sleep(1)
+
+    monkeypatch.setattr(_namespaces, "find_log", find_log)
+    client: Any = None
+    async with trio.open_nursery() as nursery:
+        namespaces = _namespaces.KeyNamespaces(client, ["10.0.0.9:9876"])
+
+        async def ask(name: str) -> None:
+            with pytest.raises(Refused) as refused:
+                await namespaces.open(name, host="10.9.9.9")
+            codes[refused.value.code] += 1
+
+        for _ in range(2):
+            with trio.move_on_after(0.5):
+                async with trio.open_nursery() as given_up:
+                    for number in range(100):
+                        given_up.start_soon(ask, f"unknown{number}")
+        assert codes.pop(ResponseCode.SYSTEM_BUSY) > 100, "there is no room for so many"
+        assert codes == {}
+        looked_for.clear()
+        for _ in range(20):
+            nursery.start_soon(ask, "missing")
+        await trio.sleep(10)
+        assert codes == {ResponseCode.KV_NAMESPACE_NOT_EXIST: 20}
+        assert looked_for["missing"] < 20, "what was missing a moment ago is"
+
+
+async def test_namespaces_made_by_one_address_leave_some_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_namespaces, "PARTITIONS_MAX", 8)
+    async with cluster(tmp_path) as upstream, proxy(upstream) as address:
+
+        async def create(number: int) -> None:
+            name = f"n{number}"
+            async with open_kv_store(name_servers=address, namespace=name, timeout_s=2.0) as store:
+                await store.create()
+
+        for number in range(7):
+            await create(number)
+        with pytest.raises(LanemqError, match=r"127\.0\.0\.1 have made 7 of the 8 namespaces"):
+            await create(7)

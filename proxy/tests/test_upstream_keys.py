@@ -14,16 +14,29 @@ from trio.testing import MockClock
 from lanemq.proxy.gateway.kv import (
     KeyEntry,
     KeysUnavailable,
+    NotYet,
     TooLong,
     UpstreamKeys,
+    _log,
+    _partition,
     _snapshot_writer,
     make_keys,
 )
 from lanemq.proxy.gateway.kv._log import PartitionLog
+from lanemq.storage.kv import operation_properties
 from lanemq.testkit.proxy.keys_history import KeysHistory
 from lanemq.testkit.proxy.upstream_log import UpstreamLog, UpstreamLogQueue
 from lanemq.testkit.storage.kv import end_few
-from lanemq.wire.kv import chosen_client, client_problem
+from lanemq.wire.kv import (
+    UNDER_WAY_MAX,
+    Action,
+    OpType,
+    Step,
+    chosen_client,
+    client_problem,
+    encode_compact,
+    encode_steps,
+)
 from lanemq.wire.message import decode_properties
 
 NAMES = [b"a", b"b"]
@@ -142,6 +155,22 @@ async def test_a_call_says_what_it_waits_for_while_the_broker_is_down(
         assert await keys.put(b"a", b"3") in (2, 3)
 
 
+async def test_a_cluster_that_asks_for_an_account_from_now_on_closes_its_keys(
+    log: UpstreamLog, autojump_clock: MockClock
+) -> None:
+    """A client without an account reads nothing of what the proxy has read before."""
+    async with proxy(log) as (keys, _):
+        await keys.put(b"a", b"1")
+        (partition,) = keys.logs
+        log.asks_for_account = True
+        with pytest.raises(KeysUnavailable, match="has accounts"):
+            await keys.read(b"a")
+        assert not partition.follower.opened.is_set()
+        log.asks_for_account = False
+        assert await keys.put(b"a", b"2") == 2
+        assert partition.follower.opened.is_set()
+
+
 async def test_a_log_without_its_begin_is_not_served(
     log: UpstreamLog, autojump_clock: MockClock
 ) -> None:
@@ -178,6 +207,41 @@ async def test_records_that_the_broker_has_lost_are_noticed(
         assert one.logs[0].state.hash == two.logs[0].state.hash
 
 
+async def test_writes_and_watches_go_on_after_the_broker_has_lost_records(
+    log: UpstreamLog, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with proxy(log, seed=1) as (one, _), proxy(log, seed=2) as (two, _):
+        watch = one.watch(b"")
+        for value in (b"1", b"lost"):
+            kept = len(log.records)
+            assert await one.put(b"a", value)
+        assert watch.told() == [(b"a", (b"lost", 2))]
+        versions: list[int | None] = []
+
+        async def put(number: int) -> None:
+            versions.append(await one.put(f"b/{number}".encode(), b"0"))
+
+        async def append(*_: object) -> None:
+            await trio.sleep(0.01)
+            raise NotYet("nothing is taken")
+
+        log.is_down = True
+        await trio.sleep(20)  # in which pulls that wait end
+        async with trio.open_nursery() as nursery:
+            for number in range(UNDER_WAY_MAX + 50):
+                nursery.start_soon(put, number)
+            await trio.sleep(1)
+            del log.records[kept:]
+            with monkeypatch.context() as patch:
+                patch.setattr(UpstreamLogQueue, "append", append)
+                log.is_down = False
+                await trio.sleep(6)  # in which the state is made again
+            assert await two.put(b"a", b"2") == 2  # the same version again
+        assert versions == [1] * (UNDER_WAY_MAX + 50)
+        assert await one.read(b"a") == (b"2", 2)
+        assert (b"a", (b"2", 2)) in watch.told()
+
+
 async def test_foreign_records_change_nothing(log: UpstreamLog, autojump_clock: MockClock) -> None:
     async with proxy(log) as (keys, _):
         await keys.put(b"a", b"1")
@@ -186,6 +250,132 @@ async def test_foreign_records_change_nothing(log: UpstreamLog, autojump_clock: 
         log.store(b"", b"kv_opType\x01tick\x02kv_time\x01many\x02")
         assert await keys.put(b"a", b"2") == 2
         assert keys.scan(b"") == [(b"a", (b"2", 2))]
+
+
+def writer_of(log: UpstreamLog) -> tuple[str, int]:
+    """Return the id and the latest number of the only proxy."""
+    text = decode_properties(log.records[-1].properties)["kv_client"]
+    writer, number, _ = text.rsplit(":", 2)
+    return writer, int(number)
+
+
+def spoof(log: UpstreamLog, op_type: str, body: bytes, *numbers: int) -> None:
+    """Write with the id of the proxy, and with numbers of its next writes."""
+    writer, last = writer_of(log)
+    for number in numbers:
+        properties = operation_properties(op_type, client=writer, sequence=last + number, waits=1)
+        log.store(body, properties)
+
+
+OTHERS = [
+    (OpType.TICK, b""),
+    (OpType.PUT, encode_steps([Step(b"a", Action.PUT, b"other")])),
+    (OpType.PUT, encode_steps([Step(b"b", Action.PUT, b"other")])),
+    (OpType.BATCH, encode_steps([Step(b"b", Action.PUT, b"1"), Step(b"c", Action.PUT, b"1")])),
+    (OpType.PUT, b"no body"),
+    ("no operation", b""),
+]
+
+
+@pytest.mark.parametrize(("op_type", "body"), OTHERS)
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_write_with_the_id_of_a_proxy_answers_none_of_its_own(
+    log: UpstreamLog, autojump_clock: MockClock, op_type: str, body: bytes, is_first: bool
+) -> None:
+    """The id is in the log. Such a record is there before the proxy writes, or beside it."""
+    async with proxy(log) as (keys, _):
+        await keys.put(b"a", b"0")
+        versions = []
+        if is_first:
+            spoof(log, op_type, body, 1, 2, 3)
+            await keys.read(b"a")
+            versions.append(await keys.put(b"a", b"mine"))
+        else:
+            async with trio.open_nursery() as nursery:
+
+                async def put() -> None:
+                    versions.append(await keys.put(b"a", b"mine"))
+
+                nursery.start_soon(put)
+                spoof(log, op_type, body, 1)
+        entry = keys.get(b"a")
+        assert entry is not None
+        assert (entry.value, entry.version) == (b"mine", versions[0])
+        assert await keys.put(b"a", b"later", expected=entry.version) == entry.version + 1
+        assert await keys.delete(b"a")
+        assert await keys.read(b"a") is None
+
+
+async def test_a_write_that_may_be_anothers_is_not_answered(
+    log: UpstreamLog, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number has a result, and the record of that is no longer known."""
+    monkeypatch.setattr(_partition, "RECENT_BYTES_MAX", 1)
+    async with proxy(log) as (keys, _):
+        await keys.put(b"a", b"0")
+        spoof(log, *OTHERS[1], 1, 1000)
+        await keys.read(b"a")
+        with pytest.raises(KeysUnavailable, match="FORGOTTEN"):
+            await keys.put(b"a", b"mine")
+
+
+async def test_records_of_others_take_no_memory_beyond_what_proxies_write(
+    log: UpstreamLog, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may write to the topic upstream could fill all proxies, and set their time."""
+    monkeypatch.setattr(_partition, "STRANGE_BYTES_MAX", 10_000)
+    async with proxy(log, seed=1) as (one, _):
+        await one.put(b"a", b"1", ttl_s=10)
+        for number in range(50):
+            put = encode_steps([Step(b"k%02d" % number, Action.PUT, b"x" * 1000)])
+            log.store(put, b"kv_opType\x01put\x02")
+        log.store(b"", b"kv_opType\x01tick\x02kv_time\x01999999999999999\x02")
+        assert await one.delete(b"k00")
+        assert len(one.scan(b"")) < 12
+        assert await one.read(b"a") is not None, "its time has not come"
+        async with proxy(log, seed=2) as (two, _):
+            await two.read(b"a")
+            await trio.sleep(1)  # in which both apply what the second one has written at its start
+            assert two.logs[0].state.hash == one.logs[0].state.hash
+            await trio.sleep(20)
+            assert await two.read(b"a") is None
+
+
+async def test_a_compaction_makes_room_where_memory_is_full(
+    log: UpstreamLog, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record removes a thousand rows: more of them follow until there is room."""
+    async with proxy(log) as (keys, _):
+        for _ in range(2500):
+            log.store(encode_steps([Step(b"k", Action.PUT)]), b"kv_opType\x01put\x02")
+        await keys.put(b"k", b"")
+        monkeypatch.setattr(_log, "MEMORY_BYTES_MAX", 100_000)
+        with pytest.raises(KeysUnavailable, match="compact"):
+            await keys.put(b"k", b"")
+        (one,) = keys.logs
+        await one.write(OpType.COMPACT, encode_compact(one.state.meta.next))
+        await trio.sleep(5)
+        await keys.put(b"k", b"")
+        assert one.follower.kept.rows_bytes < 100_000
+
+
+async def test_history_makes_room_before_writes_are_refused(
+    log: UpstreamLog, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_log, "MEMORY_BYTES_MAX", 600_000)
+    async with proxy(log, seed=1) as (one, _), proxy(log, seed=2) as (two, _):
+        await one.put(b"k", b"")
+        for _ in range(5000):
+            log.store(encode_steps([Step(b"k", Action.PUT)]), b"kv_opType\x01put\x02")
+        await trio.sleep(10)
+        for keys in (one, two):
+            await keys.put(b"k", b"")
+            meta = keys.logs[0].state.meta
+            assert 1000 < meta.changes < 3000
+        end = meta.next
+        await trio.sleep(60)
+        assert two.logs[0].state.meta.next == end, "and no more than that"
+        assert two.logs[0].state.hash == one.logs[0].state.hash
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])

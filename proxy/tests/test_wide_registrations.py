@@ -14,11 +14,14 @@ from lanemq.proxy.nameserver import NameServerConfig, RouteTable
 from lanemq.proxy.nameserver._handlers import NameServerHandlers
 from lanemq.proxy.nameserver._kv import KVConfig
 from lanemq.proxy.nameserver.logical._known_topics import SEGMENTS_OF_A_STEP
+from lanemq.proxy.nameserver.logical._room import Held as HeldBytes
 from lanemq.proxy.nameserver.logical._topic import LogicalTopic
 from lanemq.proxy.nameserver.logical._view import Facts, ShownTopic
 from lanemq.proxy.net._dispatch import Handlers
 from lanemq.proxy.net._server import Server
+from lanemq.testkit.calls import calls_of_this_thread
 from lanemq.testkit.proxy.peers import Connect
+from lanemq.testkit.segments import at
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import (
     DataVersion,
@@ -35,6 +38,7 @@ from lanemq.wire.logical import (
     LogicalQueueReport,
     LogicalQueues,
     Segment,
+    SegmentState,
     TopicReport,
     with_logical_queues,
 )
@@ -129,3 +133,40 @@ async def test_a_topic_is_never_plain_while_it_comes(
         await wait_all_tasks_blocked()
         held.go.set()
     assert indices(answers[0]) == list(range(MANY))
+
+
+class Topic:
+    """A topic, and the calls that each report and its view take."""
+
+    def __init__(self, counts: dict[str, list[int]]) -> None:
+        self._topic, self._counts = LogicalTopic("T"), counts
+
+    def report(self, what: str, segments: Iterable[Segment], *, shows: int) -> None:
+        """Let a broker report segments of one logical queue; the view shows so many."""
+        facts = Facts({}, {"broker1": "h:1"}.get)
+        queues, report = LogicalQueues.of(segments), TopicReport()
+        with calls_of_this_thread() as calls:
+            self._topic.report("broker1", "c", queues, report, held=HeldBytes("h", 0))
+            view = self._topic.view(facts, 0)
+        assert len(view.queues.segments) == shows, view.problems[:2]
+        self._counts.setdefault(what, []).append(calls.count)
+
+
+def test_a_report_and_its_view_take_time_in_proportion_to_the_segments_of_a_chain() -> None:
+    """One registration would hold up all others for minutes."""
+    counts: dict[str, list[int]] = {}
+    for many in (100, 400):
+        ends = [at(f"broker1/{number}", 10 * number) for number in range(many)]
+        following = at(f"broker1/{many}", -1, state=SegmentState.WRITE_ONLY)
+        halves = [at(f"broker1/{number}", 10 * number, 0, 5) for number in range(many)]
+        others = [at(f"broker1/{number}", 10 * number + 5, 5, 10) for number in range(many)]
+        topic = Topic(counts)
+        topic.report("open", ends, shows=many)
+        topic.report("open, and one to follow", [*ends, following], shows=many)
+        topic = Topic(counts)
+        topic.report("sealed", [*halves, *others], shows=2 * many)
+        topic.report("removed ones between", halves, shows=many)
+        topic.report("all removed", ends[:1], shows=1)
+    assert len(counts) == 5
+    for what, (least, most) in counts.items():
+        assert most <= 4.5 * least, (what, counts)

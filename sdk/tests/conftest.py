@@ -71,7 +71,7 @@ def serving(folder: Path, *options: str) -> Iterator[str]:
             yield msgspec.json.decode(line)["namesrv"]
         finally:
             process.terminate()
-            assert process.wait(60) == 0, (folder / "stderr").read_text()
+            assert process.wait(300) == 0, (folder / "stderr").read_text()
 
 
 @pytest.fixture(scope="session")

@@ -132,3 +132,16 @@ def test_a_broker_seals_its_requests_and_signs_none(fields: dict[str, str], body
         "lanemqSealedFor",
         "lanemqSealedAt",
     }
+
+
+def test_a_request_that_is_passed_on_loses_its_clients_signature() -> None:
+    """Whoever registers as a broker gets what clients ask of the queues there."""
+    theirs = Credentials(access_key="chief12", secret_key="hush-hush", security_token="t")
+    asked = sign(request(RequestCode.QUERY_MESSAGE, {"topic": "T"}), theirs, "10.0.0.1:10911")
+    assert "Signature" in asked.fields, "the control"
+    ours = BrokerCredentials(access_key="inner12", secret_key="secret-of-inner")
+    passed_on = sign(asked, ours, "10.0.0.66:10911")
+    content = sealed_content(passed_on.code, passed_on.fields, passed_on.body)
+    assert passed_on.fields["lanemqSeal"] == seal(content, "secret-of-inner")
+    assert not {"Signature", "SecurityToken"} & passed_on.fields.keys()
+    assert passed_on.fields["topic"] == "T"

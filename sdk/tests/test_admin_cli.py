@@ -52,6 +52,7 @@ OWN_COMMANDS = {
     "drainBroker",
     "forgetBroker",
     "balanceLogicalQueues",
+    "passLostMessages",
     "proxyStatus",
 }
 NOWHERE = "127.0.0.1:1"  # nobody listens there

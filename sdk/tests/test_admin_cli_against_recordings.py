@@ -71,7 +71,7 @@ class Recording:
                     self._answers[what(asked.pop(key))].append(frame)
 
     async def call(
-        self, address: str, frame: Frame, timeout_s: float, *, accept: Container[int]
+        self, address: str, frame: Frame, timeout_s: float, *, accept: Container[int] = (0,)
     ) -> Frame:
         if frame.fields.get("consumerGroup", "").startswith(STAGE_PREFIX):
             return frame.reply(ResponseCode.QUERY_NOT_FOUND)  # mqadmin never asks for these

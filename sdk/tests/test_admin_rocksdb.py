@@ -51,7 +51,7 @@ class Brokers:
         self.asked: list[tuple[str, dict[str, str]]] = []
 
     async def call(
-        self, address: str, frame: Frame, timeout_s: float, *, accept: Container[int]
+        self, address: str, frame: Frame, timeout_s: float, *, accept: Container[int] = (0,)
     ) -> Frame:
         if frame.code != RequestCode.GET_BROKER_CLUSTER_INFO:
             self.asked.append((address, dict(frame.fields)))

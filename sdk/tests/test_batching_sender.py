@@ -6,13 +6,15 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lanemq.sdk import (
     BatchingFailed,
+    BatchingSender,
     ClientClosed,
     Message,
     MessageRejected,
+    Producer,
     RefusedByBroker,
     SendResult,
 )
@@ -122,6 +124,45 @@ async def test_errors_reach_those_whose_messages_they_are(
     assert cluster.bodies("T") == [b"3"]
 
 
+async def test_an_error_in_the_block_ends_what_others_wait_for(
+    cluster: FakeCluster, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    cluster.create_topic("T", 1)
+    ended: list[str] = []
+    outcomes: list[object] = []
+
+    async def send(number: int, sender: BatchingSender) -> None:
+        with pytest.raises(ClientClosed):
+            await sender.send(message(number))
+        ended.append("send")
+
+    async def flush(sender: BatchingSender) -> None:
+        with pytest.raises(BatchingFailed) as caught:
+            await sender.flush()
+        assert [failed for failed, _ in caught.value.failures] == [message(2)]
+        ended.append("flush")
+
+    async def fail(producer: Producer) -> None:
+        async with producer.batching(linger_s=60) as sender:
+            nursery.start_soon(send, 1, sender)
+            await sender.post(message(2))
+            await sender.post(message(3), on_sent=lambda _, outcome: outcomes.append(outcome))
+            await trio.sleep(1)
+            cluster.broker.mute(BATCH)
+            nursery.start_soon(flush, sender)  # they are on their way
+            await trio.sleep(1)
+            nursery.start_soon(send, 4, sender)  # this one lingers
+            await trio.sleep(1)
+            raise LookupError("mine")
+
+    async with producer_of(cluster) as producer:
+        with pytest.raises(LookupError):
+            await fail(producer)
+        await trio.sleep(1)
+        assert sorted(ended) == ["flush", "send", "send"]
+        assert [type(outcome) for outcome in outcomes] == [ClientClosed]
+
+
 @given(
     items=st.lists(
         st.tuples(st.sampled_from("ab"), st.integers(1, 50), st.floats(0, 3)), max_size=40
@@ -159,3 +200,26 @@ def test_each_key_s_batches_have_all_of_it_in_order(
     for key, numbers in out.items():
         assert numbers == [n for n, (own, _, _) in enumerate(items) if own == key]
         assert all(a < b for a, b in pairwise(numbers))
+
+
+async def test_what_is_posted_as_the_block_ends_is_sent_or_refused(
+    cluster: FakeCluster, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    outcomes: list[str] = []
+
+    async def post(sender: BatchingSender, number: int) -> None:
+        try:
+            await sender.post(message(number))
+            outcomes.append("taken")
+        except ClientClosed:
+            outcomes.append("refused")
+
+    rounds = 50  # trio runs the tasks of a turn in any order
+    async with producer_of(cluster) as producer:
+        for number in range(rounds):
+            async with producer.batching() as sender:
+                nursery.start_soon(post, sender, number)
+                await trio.lowlevel.checkpoint()
+            await wait_all_tasks_blocked()
+    assert len(outcomes) == rounds
+    assert len(cluster.bodies("T")) == outcomes.count("taken")

@@ -184,3 +184,20 @@ async def test_what_a_broker_lost_in_a_crash_is_committed_again_though_nothing_w
     await trio.sleep(31)
     await offsets.persist(wait=False)
     assert calls.committed == 20
+
+
+async def test_what_was_committed_without_an_answer_is_committed_again_to_be_sure(
+    calls: FakeCalls, autojump_clock: MockClock
+) -> None:
+    offsets = GroupOffsets(calls)
+    offsets.update(QUEUE, 20)
+    calls.loses_what_it_does_not_answer = True
+    await offsets.persist(wait=False)
+    assert calls.committed == 10
+    assert await offsets.persist(wait=True) == []
+    assert calls.committed == 20
+    calls.is_there = False
+    assert await offsets.persist(wait=True) == []  # nothing is left to be said
+    offsets.update(QUEUE, 30)
+    (failure,) = await offsets.persist(wait=True)
+    assert isinstance(failure, BrokerUnreachable)

@@ -1,5 +1,6 @@
 """A broker's questions to a consumer are answered as the Java client answers them."""
 
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -10,18 +11,22 @@ from lanemq.sdk import (
     ConcurrentListener,
     ConsumeFrom,
     MessageQueue,
+    OrderlyListener,
     Outcome,
     PushOptions,
     ReceivedMessage,
+    _tasks,
     open_push_consumer,
 )
+from lanemq.sdk.consumer._consumer_core import ConsumerCore
 from lanemq.testkit.sdk.clients import push_consumer_of
 from lanemq.testkit.sdk.cluster import FakeCluster
-from lanemq.wire import RequestCode
+from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import (
     ConsumeMessageDirectlyResultBody,
     ConsumerRunningInfo,
     GetConsumerStatusBody,
+    LockBatchResult,
     ResetOffsetBody,
 )
 from lanemq.wire.frame import request
@@ -76,6 +81,65 @@ async def test_a_reset_goes_back_in_the_queues_it_names(
     assert broker.offsets["cg", "T", 0] == broker.offsets["cg", "T", 1] == 5
 
 
+async def test_a_long_reset_is_read_beside_the_loop_and_a_longer_one_is_refused(
+    consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, decode = consumer.cluster.broker, ResetOffsetBody.decode
+    readers, lengths = list[int](), list[int]()
+    fields = {"topic": "T", "group": "cg", "timestamp": "0", "isForce": "true"}
+    long, short = (
+        ResetOffsetBody(dict.fromkeys((MessageQueue("T", "b", number) for number in some), 3))
+        for some in (range(3000), range(1))
+    )
+
+    def noted(body: bytes) -> ResetOffsetBody:
+        readers.append(threading.get_ident())
+        return decode(body)
+
+    async def reset(core: ConsumerCore, offsets: dict[MessageQueue, int], topic: str) -> None:
+        lengths.append(len(offsets))
+        done.set()
+
+    monkeypatch.setattr(ResetOffsetBody, "decode", noted)
+    monkeypatch.setattr(ConsumerCore, "reset", reset)
+
+    async with consumer.open as running:
+        code = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
+        for body in (long.encode(), short.encode()):
+            done = trio.Event()
+            broker.tell(running.client_id, request(code, fields, body, oneway=True))
+            with trio.fail_after(60):
+                await done.wait()
+        body = b"[" * (1 + (1 << 20))
+        answer = await broker.ask(running.client_id, request(code, fields, body))
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert lengths == [3000, 1]
+    assert [reader == threading.get_ident() for reader in readers] == [False, True]
+
+
+async def test_a_long_answer_to_a_request_for_locks_is_read_beside_the_loop(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers, decode, taken = list[int](), LockBatchResult.decode, trio.Event()
+
+    def noted(body: bytes) -> LockBatchResult:
+        readers.append(threading.get_ident())
+        return decode(body)
+
+    async def take(messages: Sequence[ReceivedMessage]) -> None:
+        taken.set()
+
+    monkeypatch.setattr(LockBatchResult, "decode", noted)
+    monkeypatch.setattr(_tasks, "WIDE_BYTES", 0)
+    cluster.broker.put("T", 0, b"1")
+    options = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
+    async with push_consumer_of(cluster, OrderlyListener(take), options):
+        with trio.fail_after(60):
+            await taken.wait()
+    assert readers
+    assert threading.get_ident() not in readers
+
+
 async def test_a_reset_counts_even_while_listeners_run(
     consumer: Consumer, autojump_clock: MockClock
 ) -> None:
@@ -105,10 +169,32 @@ async def test_a_reset_counts_even_while_listeners_run(
         broker.tell(running.client_id, frame)
         await trio.sleep(1)
         assert broker.offsets == {("cg", "T", 0): 5, ("cg", "T", 1): 2}
-        gate.set()  # the old listeners return now; what they did does not count any more
+        gate.set()  # the old listeners return now; what they did no longer counts
         await trio.sleep(10)
     assert broker.offsets["cg", "T", 0] == broker.offsets["cg", "T", 1] == 5
     assert len(consumer.bodies) == 13
+
+
+async def test_a_reset_is_completed_though_the_broker_that_asked_for_it_is_gone(
+    consumer: Consumer, autojump_clock: MockClock
+) -> None:
+    """A queue that it had begun with was held and never read again, the next one not reset."""
+    broker = consumer.cluster.broker
+    async with consumer.open as running:
+        await trio.sleep(1)
+        consumer.bodies.clear()
+        fields = {"topic": "T", "group": "cg", "timestamp": "0", "isForce": "true"}
+        body = ResetOffsetBody({Q0: 3, Q1: 2}).encode()
+        broker.mute(RequestCode.UPDATE_CONSUMER_OFFSET)
+        broker.tell(
+            running.client_id,
+            request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, body, oneway=True),
+        )
+        await trio.sleep(0.5)
+        broker.cut()
+        await trio.sleep(60)
+        assert sorted(consumer.bodies) == [b"5", b"6", b"7", b"8", b"9"]
+    assert broker.offsets["cg", "T", 0] == broker.offsets["cg", "T", 1] == 5
 
 
 async def test_the_offsets_in_memory_are_told(

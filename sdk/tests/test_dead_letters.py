@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -17,6 +18,7 @@ from lanemq.sdk import (
     ConsumeFrom,
     KeyOrderedListener,
     Message,
+    MessageQueue,
     NoRoute,
     OrderlyListener,
     Outcome,
@@ -31,7 +33,7 @@ from lanemq.sdk.admin.cli import admin as commands
 from lanemq.sdk.consumer.pool._failures import REASON_BYTES_MAX, reason_of
 from lanemq.testkit.sdk.clients import push_consumer_of
 from lanemq.testkit.sdk.cluster import FakeCluster
-from lanemq.testkit.servers import until
+from lanemq.testkit.servers import PATIENT_PRODUCER, PATIENT_S, until
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.message import decode_properties, encode_properties
 
@@ -110,6 +112,62 @@ async def test_every_kind_of_listener_says_why(
     assert letter.properties["DLQ_ATTEMPTS"] == ("1" if abandons else "2")
 
 
+@pytest.mark.parametrize("kind", LISTENERS)
+@pytest.mark.parametrize("chooses", ["none", "another queue's", "a text"])
+async def test_who_abandons_no_message_of_the_batch_has_failed(
+    cluster: FakeCluster,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+    chooses: str,
+) -> None:
+    bodies = [b"one", b"two"]
+    for body in bodies:
+        cluster.broker.put("T", 0, body)
+    got: list[bytes] = []
+
+    async def handle(messages: Sequence[ReceivedMessage]) -> Outcome:
+        first = not got
+        got.extend(message.body for message in messages)
+        if not first:
+            return Outcome.SUCCESS
+        elsewhere = MessageQueue("T", "broker-b", 0)
+        chosen: dict[str, Any] = {
+            "none": (message for message in messages if not message.body),
+            "another queue's": [ReceivedMessage(messages[0].stored, elsewhere)],
+            "a text": "one",
+        }
+        raise AbandonMessage("poison", messages=chosen[chooses])
+
+    listener = replace(LISTENERS[kind](handle), batch_messages=2)
+    async with push_consumer_of(cluster, listener, consume_from=ConsumeFrom.FIRST_OFFSET):
+        await trio.sleep(60)
+    assert sorted(got) == sorted(bodies * 2)
+    assert cluster.broker.messages(DLQ) == []
+    assert ("TypeError" if chooses == "a text" else "raised for none of") in caplog.text
+
+
+@pytest.mark.parametrize("kind", LISTENERS)
+async def test_only_what_is_chosen_is_abandoned(
+    cluster: FakeCluster, autojump_clock: MockClock, kind: str
+) -> None:
+    for body in (b"one", b"poison", b"two"):
+        cluster.broker.put("T", 0, body)
+    got: list[list[bytes]] = []
+
+    async def handle(messages: Sequence[ReceivedMessage]) -> Outcome:
+        got.append([message.body for message in messages])
+        if poison := [message for message in messages if message.body == b"poison"]:
+            raise AbandonMessage("poison", messages=poison)
+        return Outcome.SUCCESS
+
+    listener = replace(LISTENERS[kind](handle), batch_messages=3)
+    async with push_consumer_of(cluster, listener, consume_from=ConsumeFrom.FIRST_OFFSET):
+        await trio.sleep(60)
+    assert got == [[b"one", b"poison", b"two"], [b"one", b"two"]]
+    assert cluster.bodies(DLQ) == [b"poison"]
+
+
 async def test_a_listener_that_takes_too_long_is_a_reason(
     cluster: FakeCluster, autojump_clock: MockClock
 ) -> None:
@@ -174,7 +232,7 @@ async def command(*args: str) -> Result:
 async def letters_of(group: str, name_server: str, count: int) -> list[DeadLetter]:
     """Wait until a group has as many dead letters."""
     found: list[DeadLetter] = []
-    async with open_admin(name_servers=name_server) as admin:
+    async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
 
         async def are_there() -> bool:
             nonlocal found
@@ -208,7 +266,7 @@ async def test_dead_letters_are_listed_and_sent_to_their_group_again(quick_serve
         if len(others) == 3:
             others_have_all.set()
 
-    async with open_producer("pg", name_servers=quick_server) as producer:
+    async with open_producer("pg", name_servers=quick_server, options=PATIENT_PRODUCER) as producer:
         for number in range(3):
             body = b"%d" % number
             await producer.send(
@@ -243,7 +301,7 @@ async def test_dead_letters_are_listed_and_sent_to_their_group_again(quick_serve
             wrong = await command(*call, "no-such-id")
             assert wrong.exit_code != 0
             assert "no-such-id" in wrong.output
-            async with open_admin(name_servers=quick_server) as admin:
+            async with open_admin(name_servers=quick_server, timeout_s=PATIENT_S) as admin:
                 assert len(await resend_dead_letters(admin, group)) == 3
             await all_again.wait()
             await others_have_all.wait()

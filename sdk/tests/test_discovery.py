@@ -111,7 +111,9 @@ def test_a_unit_has_a_path_of_its_own() -> None:
     assert str(endpoint) == "http://lists:8080/ns-east?nofix=1"
 
 
-@pytest.mark.parametrize("bad", ["", ";", "a", "a:x", ["a:1", "b"], [], "a:99999"])
+@pytest.mark.parametrize(
+    "bad", ["", ";", "a", "a:x", ["a:1", "b"], [], "a:99999", "a:" + "9" * 5000]
+)
 def test_what_is_no_address_is_refused(bad: str | list[str]) -> None:
     with pytest.raises(InvalidName, match=r"name server|is not an address"):
         find_name_servers(bad, environment={})

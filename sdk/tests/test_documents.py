@@ -10,8 +10,9 @@ from typing import IO
 import pytest
 
 from lanemq.sdk import Message, blocking
+from lanemq.testkit.servers import PATIENT_PRODUCER, patient
 
-pytestmark = pytest.mark.slow  # each starts Python again; together a third of a minute
+slow = pytest.mark.slow  # each starts Python again; together a third of a minute
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {
@@ -56,10 +57,10 @@ AT_APACHE_TOO = re.findall(
 README_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
-def run(*arguments: str, home: Path) -> str:
+def run(*arguments: str, home: Path, **environment: str) -> str:
     result = subprocess.run(
         [sys.executable, *arguments],
-        env={"HOME": str(home), "PATH": ""},
+        env={"HOME": str(home), "PATH": "", **environment},
         capture_output=True,
         text=True,
         timeout=240,
@@ -102,12 +103,16 @@ def test_every_example_of_the_sdk_is_run() -> None:
     assert mine == EXAMPLES.keys() | UNTIL_STOPPED
 
 
+@slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_does_what_it_says(name: str, name_server: str, tmp_path: Path) -> None:
-    output = run(str(ROOT / "examples" / name), name_server, home=tmp_path)
+    servers = patient(name_server)
+    path = str(ROOT / "examples" / name)
+    output = run(path, servers, home=tmp_path, LANEMQ_URL=servers)
     assert EXAMPLES[name] in output
 
 
+@slow
 def test_the_service_finishes_what_it_does_when_it_gets_a_sigterm(
     name_server: str, tmp_path: Path
 ) -> None:
@@ -115,8 +120,10 @@ def test_the_service_finishes_what_it_does_when_it_gets_a_sigterm(
     assert text.count(A_SECOND) == 1
     path = tmp_path / "service.py"
     path.write_text(text.replace(A_SECOND, UNTIL_IT_MAY))
-    command = [sys.executable, str(path), name_server]
-    with blocking.open_producer("service-test", name_servers=name_server) as producer:
+    command = [sys.executable, str(path), patient(name_server)]
+    with blocking.open_producer(
+        "service-test", name_servers=name_server, options=PATIENT_PRODUCER
+    ) as producer:
         for body in ("one", "two"):  # the second run is not given the first one's message again
             producer.send(Message(topic="ServiceTopic", body=body.encode()))
             with subprocess.Popen(
@@ -136,12 +143,13 @@ def test_the_service_finishes_what_it_does_when_it_gets_a_sigterm(
             assert rest == [f"done with {body!r}", "stopped"]
 
 
+@slow
 def test_the_documented_code_runs_from_top_to_bottom(name_server: str, tmp_path: Path) -> None:
     assert len(BLOCKS) == 13
     outputs = []
     for number, block in enumerate(BLOCKS):
         path = tmp_path / f"block_{number}.py"
-        text = block.replace("127.0.0.1:9876", name_server)
+        text = block.replace("127.0.0.1:9876", patient(name_server))
         path.write_text(text.replace(FOR_A_MOMENT, "trio.sleep_forever()"))
         if FOR_A_MOMENT in block:
             (says,) = (says for group, says in SERVICES.items() if group in block)
@@ -170,18 +178,20 @@ def test_the_documented_code_runs_from_top_to_bottom(name_server: str, tmp_path:
     assert "not stored in time" in on_asyncio
 
 
+@slow
 def test_the_code_that_is_shown_at_apache_runs_here(name_server: str, tmp_path: Path) -> None:
     said = ["TransactionState.COMMIT", "b'A QUESTION'"]
     for block, says in zip(AT_APACHE_TOO, said, strict=True):
         path = tmp_path / "block.py"
-        path.write_text(block.replace("127.0.0.1:9876", name_server))
+        path.write_text(block.replace("127.0.0.1:9876", patient(name_server)))
         assert says in run(str(path), home=tmp_path)
 
 
+@slow
 def test_the_code_of_the_readme_runs(name_server: str, tmp_path: Path) -> None:
     assert len(README_BLOCKS) == 1
     path = tmp_path / "readme.py"
-    path.write_text(README_BLOCKS[0].replace("127.0.0.1:9876", name_server))
+    path.write_text(README_BLOCKS[0].replace("127.0.0.1:9876", patient(name_server)))
     output = run(str(path), home=tmp_path)
     assert "sent: OK" in output
     assert "received: Hello greeting b'world'" in output

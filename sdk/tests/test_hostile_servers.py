@@ -20,7 +20,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.sdk import LanemqError, Message, ReceivedMessage
+from lanemq.sdk import BadAnswer, LanemqError, Message, MessageQueue, ReceivedMessage
+from lanemq.sdk.admin import open_admin
+from lanemq.sdk.pull import open_puller
 from lanemq.testkit.fuzz._requests import body as spoiled_body
 from lanemq.testkit.fuzz._requests import changed
 from lanemq.testkit.fuzz._values import COUNTS, text
@@ -30,6 +32,7 @@ from lanemq.testkit.sdk.cluster import FakeCluster, Peer
 from lanemq.wire import RequestCode, ResponseCode, fastjson
 from lanemq.wire.bodies import BrokerData, QueueData, RouteData
 from lanemq.wire.frame import Frame, encode_frame, request
+from lanemq.wire.message import encode_message
 
 CODES: Final = (*map(int, ResponseCode), -1, 9999, 2**31 - 1)
 TO_CLIENTS: Final = (
@@ -260,3 +263,90 @@ async def test_redirects_without_end_do_not_hold_a_consumer(
         async with push_consumer_of(cluster, handle):
             await trio.sleep(30)
     assert asked < 4000
+
+
+@pytest.fixture
+def many(cluster: FakeCluster) -> Callable[[int], None]:
+    """``many(pulls)``: the next answers with a message have it 5000 times."""
+    broker, left = cluster.brokers[0], 0
+    honest = broker.waiters[RequestCode.PULL_MESSAGE]
+
+    async def pull(frame: Frame, peer: Peer) -> Frame | None:
+        nonlocal left
+        reply = await honest(frame, peer)
+        if not left or reply is None or not reply.body:
+            return reply
+        left -= 1
+        return msgspec.structs.replace(reply, body=reply.body * 5000)
+
+    def begin(pulls: int) -> None:
+        nonlocal left
+        left = pulls
+
+    broker.waiters[RequestCode.PULL_MESSAGE] = pull
+    cluster.create_topic("T", 1)
+    broker.put("T", 0, b"x")
+    return begin
+
+
+async def test_clearly_more_messages_than_asked_for_are_no_answer_to_a_pull(
+    cluster: FakeCluster, autojump_clock: MockClock, many: Callable[[int], None]
+) -> None:
+    queue, address = MessageQueue("T", "broker-a", 0), cluster.brokers[0].address
+    many(3)
+    async with (
+        open_puller("g", name_servers=cluster.name_servers, dial=cluster.dial) as puller,
+        open_admin(name_servers=cluster.name_servers, dial=cluster.dial) as admin,
+    ):
+        await puller.queues_of("T")
+        with pytest.raises(BadAnswer, match="where 32 were asked for"):
+            await puller.pull(queue, 0, tags="*", max_count=32, timeout_s=5.0)
+        with pytest.raises(BadAnswer, match="where 32 were asked for"):
+            await admin.pull(address, queue, 0)
+        with pytest.raises(BadAnswer, match="where 32 were asked for"):
+            await admin.pull_records(address, queue, 0)
+        assert len((await admin.pull(address, queue, 0)).messages) == 1
+        many(1)  # it is whoever asks that says what is too much
+        pulled = await puller.pull(queue, 0, tags="*", max_count=5000, timeout_s=5.0)
+        assert len(pulled.messages) == 5000
+
+
+async def test_a_consumer_goes_on_behind_an_answer_of_too_many_messages(
+    cluster: FakeCluster, autojump_clock: MockClock, many: Callable[[int], None]
+) -> None:
+    seen: list[bytes] = []
+
+    async def handle(messages: Sequence[ReceivedMessage]) -> None:
+        seen.extend(message.body for message in messages)
+
+    async with push_consumer_of(cluster, handle):
+        await trio.sleep(30)
+        many(2)
+        cluster.brokers[0].put("T", 0, b"y")
+        await trio.sleep(60)
+    assert seen == [b"y"]
+
+
+@pytest.mark.parametrize("unique", [False, True])
+async def test_an_answer_to_a_query_is_looked_at_in_short_turns(
+    cluster: FakeCluster, autojump_clock: MockClock, unique: bool
+) -> None:
+    cluster.create_topic("T", 1)
+    broker, me, turns, count = cluster.brokers[0], trio.lowlevel.current_task(), 0, 5000
+    broker.put("T", 0, b"other")
+    broker.put("T", 0, b"x", KEYS="k", UNIQ_KEY="k")
+    other, wanted = map(encode_message, broker.messages("T"))
+    body = (other * 9 + wanted) * (count // 10)
+    broker.handlers[RequestCode.QUERY_MESSAGE] = lambda frame, _: frame.reply(body=body)
+
+    class Turns(trio.abc.Instrument):
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            nonlocal turns
+            turns += task is me
+
+    async with open_admin(name_servers=cluster.name_servers, dial=cluster.dial) as admin:
+        trio.lowlevel.add_instrument(instrument := Turns())
+        found = await admin.query(broker.address, "T", "k", unique=unique)
+        trio.lowlevel.remove_instrument(instrument)
+    assert [message.body for message in found] == [b"x"] * (count // 10)
+    assert turns >= len(body) // (32 << 10) - 1, "all in one turn"

@@ -10,7 +10,7 @@ import trio
 from lanemq.sdk import BrokerUnreachable
 from lanemq.sdk.kv import KeyValueStore, KvRejected
 from lanemq.sdk.kv.cli import _files
-from lanemq.wire.kv import Entry, LoadedEntry, Page
+from lanemq.wire.kv import LOAD_ENTRIES_MAX, Entry, LoadedEntry, Page
 
 
 class Pages:
@@ -105,3 +105,10 @@ async def test_an_import_ends_with_the_first_load_that_fails() -> None:
     with pytest.raises(KvRejected, match="no"):
         await _files.load_all(cast("KeyValueStore", store), iter(blocks()), lambda count: None)
     assert store.keys == []
+
+
+def test_an_import_of_many_short_entries_is_divided_into_loads_that_a_broker_takes() -> None:
+    entries = [LoadedEntry(b"%d" % number, b"", 1, 0, 0, 7) for number in range(3000)]
+    loads = list(_files.chunks(entries))
+    assert [entry for load in loads for entry in load] == entries
+    assert max(map(len, loads)) <= LOAD_ENTRIES_MAX

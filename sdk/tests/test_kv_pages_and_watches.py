@@ -21,7 +21,7 @@ WATCH = RequestCode.KV_WATCH
 
 
 class Partition:
-    """The pages of a partition: some rows that a page passes over are not entries any more."""
+    """The pages of a partition: some rows that a page passes over are no longer entries."""
 
     def __init__(self, rows: dict[bytes, bool], position: int) -> None:
         self.rows = rows

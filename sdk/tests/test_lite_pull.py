@@ -6,12 +6,13 @@ from typing import Unpack
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lanemq.sdk import (
     ClientClosed,
     ConsumeFrom,
     FlowLimits,
+    LanemqError,
     LitePullConsumer,
     LitePullOptions,
     MessageModel,
@@ -22,8 +23,11 @@ from lanemq.sdk import (
 )
 from lanemq.sdk.opening._settings import LitePullSettings
 from lanemq.testkit.sdk.clients import lite_pull_consumer_of
-from lanemq.testkit.sdk.cluster import FakeCluster
+from lanemq.testkit.sdk.cluster import FakeCluster, Peer
 from lanemq.wire import RequestCode
+from lanemq.wire.bodies import ResetOffsetBody
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.message import StageRecord
 
 FIRST = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
 MANUAL = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, auto_commit=False)
@@ -114,7 +118,7 @@ async def test_progress_is_told_when_more_is_asked_for_and_at_the_end(
         assert cluster.broker.offsets == {}
         await trio.sleep(6)
         await consumer.poll()
-        await trio.testing.wait_all_tasks_blocked()
+        await wait_all_tasks_blocked()
         assert cluster.broker.offsets == {("lg", "T", 0): 64}
     assert cluster.broker.offsets == {("lg", "T", 0): 96}
 
@@ -347,3 +351,243 @@ async def test_an_error_does_not_take_back_what_was_committed(
     with pytest.raises(LookupError):
         await commit_and_fail()
     assert cluster.broker.offsets["lg", "T", 0] == 2
+
+
+async def test_after_a_failed_subscription_another_one_shares_its_queues(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 0, queues=4)
+    async with consumer_of(cluster, require_route=True) as one, consumer_of(cluster) as two:
+        with pytest.raises(NoRoute):
+            await one.subscribe("Missing")
+        with pytest.raises(WrongUse, match="call `subscribe` or `assign` first"):
+            await one.poll()
+        await one.subscribe("T")
+        await two.subscribe("T")
+        await trio.sleep(30)
+        assert (len(one.queues), len(two.queues)) == (2, 2)
+
+
+async def test_a_subscription_that_is_cancelled_goes_on_by_itself(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 5)
+    async with consumer_of(cluster) as consumer:
+        cluster.broker.mute(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+        with trio.move_on_after(1):
+            await consumer.subscribe("T")
+        assert consumer.queues == ()
+        await trio.sleep(5)
+        assert len(await consumer.poll()) == 5
+
+
+async def test_a_failed_assignment_leaves_the_choice(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 5)
+    async with consumer_of(cluster) as consumer:
+        with pytest.raises(NoRoute):
+            await consumer.assign([MessageQueue("Missing", "broker-a", 0)])
+        await consumer.subscribe("T")
+        assert len(await consumer.poll()) == 5
+
+
+def reset(cluster: FakeCluster, consumer: LitePullConsumer, offset: int) -> None:
+    fields = {"group": "lg", "topic": "T", "timestamp": "0", "isForce": "true"}
+    body = ResetOffsetBody({Q0: offset}).encode()
+    frame = request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, body)
+    cluster.broker.tell(consumer.client_id, frame)
+
+
+@pytest.mark.parametrize("slowly", [False, True])
+async def test_a_commit_does_not_undo_a_reset(
+    cluster: FakeCluster, autojump_clock: MockClock, slowly: bool
+) -> None:
+    fill(cluster, 64)
+    async with consumer_of(cluster, MANUAL) as consumer:
+        await consumer.subscribe("T")
+        await consumer.poll()
+        if slowly:
+            cluster.broker.mute(RequestCode.UPDATE_CONSUMER_OFFSET)  # the commit is in between
+        reset(cluster, consumer, 5)
+        await trio.sleep(1)
+        await consumer.commit(wait=False)
+        await trio.sleep(10)
+        await consumer.commit()
+        assert await consumer.committed(Q0) == 5
+        assert (await consumer.poll())[0].queue_offset == 5
+
+
+async def test_an_error_does_not_undo_a_reset(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 64)
+
+    async def fail_after_a_reset() -> None:
+        async with consumer_of(cluster) as consumer:
+            await consumer.subscribe("T")
+            await consumer.poll()
+            await consumer.poll()
+            reset(cluster, consumer, 5)
+            await trio.sleep(1)
+            raise LookupError("mine")
+
+    with pytest.raises(LookupError):
+        await fail_after_a_reset()
+    assert cluster.broker.offsets == {("lg", "T", 0): 5}
+
+
+async def test_a_commit_does_not_undo_the_correction_of_an_illegal_offset(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 32)
+    async with consumer_of(cluster, MANUAL) as consumer:
+        await consumer.subscribe("T")
+        assert len(await poll_all(consumer)) == 32
+        fill(cluster, 32)
+        cluster.broker.queue("T", 0).trimmed = 40
+        await trio.sleep(60)
+        await consumer.commit()
+        assert await consumer.committed(Q0) == 40
+
+
+async def test_progress_ends_with_the_subscription(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 64)
+    async with consumer_of(cluster, MANUAL) as consumer:
+        await consumer.subscribe("T")
+        await consumer.poll()
+        await consumer.unsubscribe("T")
+        cluster.broker.offsets["lg", "T", 0] = 60  # another consumer had the queue
+        await consumer.subscribe("T")
+        await consumer.commit()
+        assert await consumer.committed(Q0) == 60
+        assert (await consumer.poll())[0].queue_offset == 60
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_another_expression_leaves_progress_as_it_is(
+    cluster: FakeCluster, autojump_clock: MockClock, fails: bool
+) -> None:
+    fill(cluster, 64)
+
+    async def change() -> None:
+        async with consumer_of(cluster) as consumer:
+            await consumer.subscribe("T")
+            await consumer.poll()
+            await consumer.poll()
+            await consumer.subscribe("T", "A")
+            if fails:
+                raise LookupError("mine")
+
+    if fails:
+        with pytest.raises(LookupError):
+            await change()
+    else:
+        await change()
+    assert cluster.broker.offsets == {("lg", "T", 0): 32 if fails else 64}
+
+
+class DeadStore:
+    """A store that saves nothing: each call takes its time, and fails."""
+
+    async def load_offset(self, queue: MessageQueue) -> int | None:
+        return None
+
+    async def save_offset(self, queue: MessageQueue, offset: int) -> None:
+        await trio.sleep(15)
+        raise LanemqError("the store is away")
+
+    async def load(self, queue: MessageQueue, strategy: str = "") -> StageRecord | None:
+        return None
+
+    async def save(self, queue: MessageQueue, record: StageRecord, strategy: str = "") -> None:
+        raise LanemqError("the store is away")
+
+
+async def test_a_store_that_is_away_holds_up_no_poll_and_no_iteration(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 64)
+    async with consumer_of(cluster, FIRST, offset_store=DeadStore()) as consumer:
+        await consumer.assign([Q0])
+        await trio.sleep(7)
+        for timeout_s in (1, 1, 7, 0):  # the first two find messages
+            start_s = trio.current_time()
+            found = await consumer.poll(timeout_s)
+            assert trio.current_time() - start_s == (0 if found else timeout_s)
+        await consumer.commit(wait=False)
+        assert trio.current_time() == start_s
+        for number in range(2):
+            cluster.broker.put("T", 0, b"%d" % number)
+        await anext(aiter(consumer))
+        await trio.sleep(7)
+        start_s = trio.current_time()
+        await anext(aiter(consumer))
+        assert trio.current_time() == start_s
+
+
+async def test_a_commit_that_a_broker_refuses_is_an_error(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 5)
+    async with consumer_of(cluster, MANUAL) as consumer:
+        await consumer.assign([Q0])
+        await consumer.poll()
+        cluster.broker.refuse(RequestCode.UPDATE_CONSUMER_OFFSET, 1)
+        with pytest.raises(RefusedByBroker):
+            await consumer.commit()
+        await consumer.commit()
+        assert await consumer.committed(Q0) == 5
+
+
+async def test_a_commit_that_is_not_kept_is_an_error_and_the_end_of_the_block_none(
+    cluster: FakeCluster, autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    fill(cluster, 5)
+    (tmp_path / "file").touch()
+    for options in (
+        LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, offset_store=DeadStore()),
+        LitePullOptions(
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+            message_model=MessageModel.BROADCASTING,
+            offsets_dir=tmp_path / "file",
+        ),
+    ):
+        async with consumer_of(cluster, options) as consumer:
+            await consumer.subscribe("T")
+            await consumer.poll()
+            with pytest.raises(LanemqError, match=r"the store is away|cannot write the offsets"):
+                await consumer.commit()
+
+
+@pytest.mark.parametrize("way", ["seek", "subscribe"])
+async def test_what_changes_while_the_consumer_closes_is_no_error(
+    cluster: FakeCluster, autojump_clock: MockClock, nursery: trio.Nursery, way: str
+) -> None:
+    fill(cluster, 1)
+    real = cluster.broker.handlers[RequestCode.UPDATE_CONSUMER_OFFSET]
+    outcomes: list[str] = []
+
+    async def change() -> None:
+        try:
+            if way == "seek":
+                consumer.seek(Q0, 0)
+            else:
+                await consumer.subscribe("T", "a || b")
+        except ClientClosed:
+            outcomes.append("closed")
+        else:
+            outcomes.append("done")
+
+    def handle(frame: Frame, peer: Peer) -> Frame | None:
+        nursery.start_soon(change)
+        return real(frame, peer)
+
+    async with consumer_of(cluster) as consumer:
+        await consumer.subscribe("T")
+        assert await consumer.poll()
+        cluster.broker.handlers[RequestCode.UPDATE_CONSUMER_OFFSET] = handle
+    await wait_all_tasks_blocked()
+    assert "done" in outcomes

@@ -135,6 +135,15 @@ async def test_errors_become_outcomes(autojump_clock: MockClock, error: BaseExce
         assert type(error).__name__ in (call.batch.messages[0].failure or "")
 
 
+async def test_who_abandons_nothing_has_failed(autojump_clock: MockClock) -> None:
+    async with pool_of(FakeExecutor()) as stand:
+        stand.submit(1)
+        stand.executor.start(1)
+        (call,) = stand.executor.running()
+        stand.executor.end([call], error=AbandonMessage("dead", messages=[]))
+        assert stand.completion.calls == [([0], Outcome.RETRY, False)]
+
+
 async def test_a_late_call_is_left_alone_and_its_outcome_does_not_count(
     autojump_clock: MockClock,
 ) -> None:

@@ -92,6 +92,27 @@ def test_the_commit_offset_only_goes_forward(order: list[int]) -> None:
     assert committed[-1] == 50
 
 
+@pytest.mark.parametrize("step", [-1, 7, 501])
+def test_an_answer_in_any_order_is_put_in_order_once(step: int) -> None:
+    """Steps, not seconds: a broker may answer with its offsets descending, 100,000 of them."""
+    compared = 0
+
+    class Offset(int):
+        def __lt__(self, other: int) -> bool:
+            nonlocal compared
+            compared += 1
+            return int(self) < int(other)
+
+    count = 1000
+    items = [Item(Offset(number * step % count)) for number in range(count)]
+    queue: ProcessQueue[Item] = ProcessQueue(0)
+    assert queue.put(items, count) == items
+    assert compared <= 10 * count, "sorted for each message"
+    assert (queue.commit_offset, queue.span) == (0, count - 1)
+    queue.release([Item(0), Item(count - 1)])
+    assert (queue.commit_offset, queue.span) == (1, count - 3)
+
+
 def test_a_cleared_queue_holds_nothing() -> None:
     queue: ProcessQueue[Item] = ProcessQueue(5)
     queue.put([Item(5), Item(6)], 7)

@@ -209,7 +209,7 @@ def test_errors_are_those_of_sends_with_a_task() -> None:
                 producer.send(MESSAGE)
             producer._bridge.run(broker.mute, SEND)
             with pytest.raises(RequestTimedOut) as late:
-                producer.send(MESSAGE, timeout_s=0.05)
+                producer.send(MESSAGE, timeout_s=0.5)
             errors: list[BaseException] = [refused.value, late.value]
             for message in (Message(topic="T", body="text"), Message(topic="", body=b"x")):
                 with pytest.raises(LanemqError) as wrong:

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from lanemq.sdk.admin.cli import admin
+from lanemq.testkit.servers import patient
 
 pytestmark = pytest.mark.slow
 DOCS = (Path(__file__).parents[2] / "docs" / "staged.md").read_text()
@@ -23,7 +24,7 @@ def test_the_documented_code_runs(name_server: str, tmp_path: Path) -> None:
     outputs = []
     for number, block in enumerate(blocks("python")):
         path = tmp_path / f"block_{number}.py"
-        path.write_text(block.replace("127.0.0.1:9876", name_server))
+        path.write_text(block.replace("127.0.0.1:9876", patient(name_server)))
         result = subprocess.run(
             [sys.executable, str(path)],
             env={"HOME": str(tmp_path), "PATH": ""},

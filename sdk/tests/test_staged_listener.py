@@ -1,5 +1,6 @@
 """Stages of a queue are kept apart, whatever fails, and inside a stage everything runs at once."""
 
+import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -508,6 +509,63 @@ async def test_a_store_of_ones_own_is_used(cluster: FakeCluster, autojump_clock:
         await log.all_of(3)
     assert store.records == {QUEUE: StageRecord(3, 3, settled=True)}
     assert record(cluster) is None
+
+
+class MappedStageOffsets(dict[MessageQueue, StageRecord]):
+    """A store that counts as false while it is empty."""
+
+    async def load(self, queue: MessageQueue, strategy: str = "") -> StageRecord | None:
+        return self.get(queue)
+
+    async def save(self, queue: MessageQueue, record: StageRecord, strategy: str = "") -> None:
+        self[queue] = record
+
+
+@pytest.mark.parametrize("model", MessageModel)
+async def test_a_store_that_is_empty_is_used(
+    cluster: FakeCluster, autojump_clock: MockClock, tmp_path: Path, model: MessageModel
+) -> None:
+    fill(cluster, 3)
+    log, store = Log(), MappedStageOffsets()
+    options = replace(FIRST, message_model=model, offsets_dir=tmp_path)
+    async with consumer_of(cluster, StagedConcurrentListener(log, [2], store=store), options):
+        await log.all_of(3)
+    assert store == {QUEUE: StageRecord(3, 3, settled=True)}
+
+
+class LockedStageOffsets:
+    """A store that knows nothing of ``LanemqError``, and is locked now and then."""
+
+    def __init__(self) -> None:
+        self.kept, self.turns = MemoryStageOffsets(), 0
+
+    def look(self) -> None:
+        self.turns += 1
+        if self.turns % 2:
+            raise sqlite3.OperationalError("database is locked")
+
+    async def load(self, queue: MessageQueue, strategy: str = "") -> StageRecord | None:
+        self.look()
+        return await self.kept.load(queue, strategy)
+
+    async def save(self, queue: MessageQueue, record: StageRecord, strategy: str = "") -> None:
+        self.look()
+        await self.kept.save(queue, record, strategy)
+
+
+async def test_whatever_a_store_raises_is_logged_and_it_is_asked_again(
+    cluster: FakeCluster, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(cluster, 3)
+    log, store = Log(), LockedStageOffsets()
+    async with consumer_of(cluster, StagedConcurrentListener(log, [2], store=store)):
+        await log.all_of(3)
+        await trio.sleep(60)
+        fill(cluster, 4)
+        await log.all_of(4)
+        await trio.sleep(60)
+        assert store.kept.records[QUEUE].queue_offset == 7
+    assert "database is locked" in caplog.text
 
 
 # Degenerate stages

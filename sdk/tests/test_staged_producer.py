@@ -16,6 +16,7 @@ from lanemq.sdk import (
     MessageQueue,
     MessageRejected,
     Producer,
+    StagedSender,
     StagedSendFailed,
     Stages,
 )
@@ -268,3 +269,36 @@ def test_stages_arrive_in_order_or_end_in_an_error(
             nursery.cancel_scope.cancel()
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+async def test_an_error_in_the_block_is_no_success_for_others_who_wait(
+    cluster: FakeCluster, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    cluster.create_topic("T", 1)
+    Slow(cluster)
+    ended: list[str] = []
+
+    async def wait(sender: StagedSender) -> None:
+        with pytest.raises(StagedSendFailed) as caught:
+            await sender.wait()
+        assert [failed for failed, _ in caught.value.failures] == [message(0)]
+        ended.append("wait")
+
+    async def send(sender: StagedSender) -> None:
+        with pytest.raises(ClientClosed):
+            await sender.send(message(1))
+        ended.append("send")
+
+    async def fail(producer: Producer) -> None:
+        async with producer.staged("k", [5], concurrency=1) as sender:
+            await sender.send(message(0))
+            nursery.start_soon(wait, sender)
+            nursery.start_soon(send, sender)
+            await trio.sleep(0.5)
+            raise LookupError("mine")
+
+    async with producer_of(cluster) as producer:
+        with pytest.raises(LookupError):
+            await fail(producer)
+        await trio.sleep(1)
+        assert sorted(ended) == ["send", "wait"]

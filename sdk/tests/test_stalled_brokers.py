@@ -20,6 +20,7 @@ from lanemq.sdk import (
 )
 from lanemq.testkit.sdk.clients import lite_pull_consumer_of, producer_of, push_consumer_of
 from lanemq.testkit.sdk.cluster import FakeCluster
+from lanemq.wire import RequestCode
 
 Handle = Callable[[Sequence[ReceivedMessage]], Awaitable[None]]
 Listener = ConcurrentListener | OrderlyListener | StagedConcurrentListener
@@ -117,3 +118,31 @@ async def test_a_one_way_send_says_so(pair: FakeCluster, autojump_clock: MockClo
         with pytest.raises(BrokerUnreachable, match="took nothing for 3 s"):
             await producer.send_oneway(Message(topic="T", body=b"second"), queue=queue)
         assert trio.current_time() - started_s == pytest.approx(3)
+
+
+@pytest.mark.parametrize("silent", [0, 1])
+@pytest.mark.parametrize(
+    "listener", [ConcurrentListener, OrderlyListener], ids=["concurrent", "orderly"]
+)
+async def test_queues_of_others_start_after_the_time_of_one_request(
+    pair: FakeCluster,
+    autojump_clock: MockClock,
+    listener: Callable[[Handle], Listener],
+    silent: int,
+) -> None:
+    """Also where there are many queues of a broker that does not say where to start."""
+    put_everywhere(pair)
+    pair.brokers[silent].mute(RequestCode.QUERY_CONSUMER_OFFSET, 4)
+    since_s = trio.current_time()
+    handled_s: dict[str, list[float]] = {broker.name: [] for broker in pair.brokers}
+
+    async def note(messages: Sequence[ReceivedMessage]) -> None:
+        for message in messages:
+            handled_s[message.queue.broker_name].append(trio.current_time() - since_s)
+
+    options = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
+    async with push_consumer_of(pair, listener(note), options):
+        await trio.sleep(30)
+    for times_s in handled_s.values():
+        assert len(times_s) == 4
+        assert max(times_s) < 5, "a request has 3 s, and a division is tried again after 1 s"

@@ -27,6 +27,7 @@ from lanemq.sdk.observe import _lag_metrics
 from lanemq.testing import open_test_server
 from lanemq.testkit.sdk.clients import lite_pull_consumer_of, push_consumer_of
 from lanemq.testkit.sdk.cluster import FakeCluster
+from lanemq.testkit.servers import PATIENT_PRODUCER
 
 FIRST, OTHER = (MessageQueue("T", "broker-a", number) for number in (0, 1))
 TELEMETRY = ClientOptions(telemetry=True)
@@ -196,14 +197,16 @@ def _read_blocking(
     name_servers: str, note: Callable[[ConsumerStatistics], None], came: threading.Event
 ) -> None:
     with (
-        blocking.open_producer("p", name_servers=name_servers) as producer,
+        blocking.open_producer(
+            "p", name_servers=name_servers, options=PATIENT_PRODUCER
+        ) as producer,
         blocking.open_lite_pull_consumer(
             "g", name_servers=name_servers, on_statistics=note, statistics_interval_s=0.05
         ) as consumer,
     ):
         producer.send(Message(topic="T", body=b"x"))
         consumer.assign(consumer.queues_of("T"))
-        assert came.wait(10)
+        assert came.wait(60)
 
 
 def _read_aio(
@@ -218,7 +221,7 @@ def _read_aio(
                 arrived.set()
 
         async with (
-            aio.open_producer("p", name_servers=name_servers) as producer,
+            aio.open_producer("p", name_servers=name_servers, options=PATIENT_PRODUCER) as producer,
             aio.open_push_consumer(
                 "g",
                 name_servers=name_servers,

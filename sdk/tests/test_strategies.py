@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -205,14 +206,22 @@ async def test_a_strategy_that_is_declared_later_begins_where_the_group_is(
     assert log.times == {0: ["bronze-0", "gold-0"], 1: ["bronze-1", "gold-1"]}
 
 
+def raise_an_error(message: ReceivedMessage) -> str:
+    raise KeyError("no such thing")
+
+
+def return_a_list(message: ReceivedMessage) -> Any:  # noqa: ANN401 - a mistake
+    return ["gold"]
+
+
+@pytest.mark.parametrize("fail", [raise_an_error, return_a_list])
 async def test_what_cannot_be_computed_has_no_strategy_and_is_logged(
-    cluster: FakeCluster, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+    cluster: FakeCluster,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+    fail: Callable[[ReceivedMessage], str],
 ) -> None:
     put(cluster, *["gold"] * 3)
-
-    def fail(message: ReceivedMessage) -> str:
-        raise KeyError("no such thing")
-
     log = Log()
     listener = StagedConcurrentListener(log, STAGES, compute_strategy=fail)
     async with consumer_of(cluster, listener):

@@ -8,10 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from lanemq.sdk.blocking import _threads
 from lanemq.sdk.blocking._threads import ListenerThreads, Threads
 from lanemq.sdk.consumer.pool._outside_calls import OutsideCall
+from lanemq.sdk.faces import _portal_calls
 
 PATIENCE_S = 60.0
 """Far more than anything here takes: the machine may be busy."""
@@ -197,6 +200,29 @@ def test_fewer_and_more_threads_as_the_limit_says(make: Callable[..., Stand]) ->
             wait_until(lambda size=size: len(threads.running()) == size)  # type: ignore[misc]
             gates[number].wait(PATIENCE_S)
         stand.end(2 * size)
+
+
+def test_where_no_thread_can_be_started_it_is_tried_again(
+    make: Callable[..., Stand], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    stand = make(lambda number: number)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        stand.begin(1, 2)
+        stand.begin(3)
+    assert "fewer threads" in caplog.text
+    assert not stand.threads.ended
+
+    async def core() -> None:
+        (post,) = stand.posts  # it is tried once for all
+        post()
+        await trio.sleep(2 * _portal_calls.AGAIN_S)
+
+    trio.run(core, clock=MockClock(autojump_threshold=0))
+    assert {call.value for call in stand.end(3)} == {1, 2, 3}
 
 
 def test_threads_that_are_idle_end_and_others_take_their_place(

@@ -97,7 +97,8 @@ HOMES: Final = {
     for name in names
 }
 """Classes and functions that are written, and their modules in a face."""
-CALLBACKS: Final = {"Execute"}  # parameters that run where the caller waits
+CALLBACKS: Final = {"Execute": "callback", "OnSent | None": "on_sent"}
+"""Types of parameters that are functions of the application, and the bridge's way to wrap them."""
 CLOSED_BY_CALL: Final = {
     "AdminClient",
     "KeyValueStore",
@@ -273,10 +274,8 @@ def signature(output: Output, arguments: ast.arguments) -> tuple[str, list[str]]
 
 
 def passing(output: Output, argument: ast.arg) -> str:
-    annotation = argument.annotation
-    if isinstance(annotation, ast.Name) and annotation.id in CALLBACKS:
-        return f"self._bridge.callback({argument.arg})"
-    return argument.arg
+    wrap = argument.annotation and CALLBACKS.get(ast.unparse(argument.annotation))
+    return f"self._bridge.{wrap}({argument.arg})" if wrap else argument.arg
 
 
 def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -145,7 +145,9 @@ def test_a_driver_killed_before_its_commit_has_archived_nothing(
     patch.mkdir()
     (patch / "sitecustomize.py").write_text(STOPPED)
     path = os.pathsep.join([str(patch), *sys.path])
-    environment = {**spark_apart, "PYTHONPATH": path, "STOPPED": str(mark)}
+    # The environment of drivers may be older than the catalog of this test.
+    catalogs = {name: os.environ[name] for name in os.environ if name.startswith("PYICEBERG_")}
+    environment = {**spark_apart, **catalogs, "PYTHONPATH": path, "STOPPED": str(mark)}
     command = [sys.executable, str(MAIN), "archive", str(store), table, "--master", "local[1]"]
     process = subprocess.Popen(command, env=environment, start_new_session=True)
     limit = time.monotonic() + 300

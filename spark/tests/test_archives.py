@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import trio
+from click.testing import CliRunner
 
 from lanemq.compat import Cluster, StoreStand, lanemq_cluster, running
 from lanemq.sdk import (
@@ -35,17 +36,22 @@ require_packages()
 
 import pyarrow as pa  # noqa: E402
 from pyarrow import parquet  # noqa: E402
+from pyspark.sql import functions  # noqa: E402
 
 import lanemq.spark  # noqa: E402
-from lanemq.spark import SourceError  # noqa: E402
+from lanemq.spark import SourceError, cli  # noqa: E402
 from lanemq.spark.archives import Commits  # noqa: E402
 from lanemq.spark.jobs import (  # noqa: E402
     archive,
+    archive_rows,
     archived,
+    audit,
     audit_rows,
     compare,
     compare_rows,
+    export,
     find,
+    report,
     restore,
     restore_rows,
     trace_records,
@@ -65,6 +71,13 @@ RunningBeside = Callable[[Callable[[], Cluster]], AbstractContextManager[Cluster
 def the_session_stays(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
     """A command stops its session, which is that of all tests here."""
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
+
+
+def run_refused(*arguments: object) -> str:
+    """Run a command that cannot be done, and return its line on stderr."""
+    result = CliRunner().invoke(cli.spark, [str(one) for one in arguments])
+    assert (result.exit_code, result.stdout) == (2, "")
+    return result.stderr
 
 
 @pytest.mark.usefixtures("the_session_stays")
@@ -119,9 +132,137 @@ def test_an_archive_grows_is_restored_and_found_in(spark: "SparkSession", tmp_pa
     assert named.messages == 25
     with pytest.raises(SourceError, match="has an offset twice"):
         restore(spark, str(target), str(tmp_path / "both"))
+    with pytest.raises(SourceError, match="has no messages of ordres"):
+        restore(spark, str(target), str(tmp_path / "one"), topics=["orders", "ordres"])
     one = restore(spark, str(target), str(tmp_path / "one"), broker="broker-b", topics=["orders"])
     assert one.messages == 20
     assert not (tmp_path / "both").exists()
+
+
+def test_a_topic_of_which_the_source_has_nothing_is_refused_unless_it_is_archived(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    store, empty, target = tmp_path / "store", tmp_path / "empty", tmp_path / "archive"
+    fill(store, 0, 10)
+    fill(empty, 0, 1)
+    for wanted, text in (
+        (["orders", "ordesr"], r"has no messages of ordesr \(it has orders\)$"),
+        (["payments"], r"has no messages of payments \(it has orders, %RETRY%billing\)$"),
+    ):
+        with pytest.raises(SourceError, match=text):
+            archive(spark, str(store), str(target), topics=wanted)
+    assert not target.exists()
+    assert archive(spark, str(store), str(target), topics=["orders"]).messages == 8
+    with pytest.raises(SourceError, match=r"of order \(it has orders\)$"):
+        archive(spark, str(target), str(tmp_path / "again"), topics=["order"])
+    removed = archive(spark, str(empty), str(target), topics=["orders"])  # by retention
+    assert (removed.messages, removed.version) == (0, 1)
+    with pytest.raises(SourceError, match=r"of order \(it has orders\)$"):
+        export(spark, str(store), str(tmp_path / "files"), topics=["order"])
+
+
+@pytest.mark.usefixtures("the_session_stays")
+def test_a_topic_without_messages_is_neither_counted_nor_searched(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    store, target = tmp_path / "store", tmp_path / "archive"
+    fill(store, 0, 10)
+    archive(spark, str(store), str(target), topics=["orders"])
+    for place in (store, target):
+        refused = run_refused("count", place, "--topic", "orders", "--topic", "payments")
+        assert "has no messages of payments (it has orders" in refused
+        files = tmp_path / "found"
+        for name in ("ordesr", "payments"):
+            wanted = ("--key", "all", "--topic", "orders", "--topic", name, "--output", files)
+            assert f"no messages of {name} (it has orders" in run_refused("find", place, *wanted)
+        assert not files.exists()
+        assert find(spark, [str(place)], ["none"], topics=["orders"]) == []
+    with pytest.raises(
+        SourceError, match=r"archive: has no messages of payments \(it has orders, %R"
+    ):
+        compare(spark, str(store), str(target), topics=["orders", "payments"])
+    with pytest.raises(SourceError, match=r"of ordesr \(it has orders\)$"):
+        restore(spark, str(target), str(tmp_path / "restored"), topics=["ordesr"])
+
+
+@pytest.mark.usefixtures("the_session_stays")
+def test_a_place_with_other_files_is_no_place_for_an_archive(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    store, exported, target = tmp_path / "store", tmp_path / "exported", tmp_path / "archive"
+    fill(store, 0, 10)
+    run("export", store, exported)
+    before = sorted(path.name for path in store.iterdir())
+    for place in (str(store), f"delta:{store}", str(exported), f"delta:{exported}"):
+        with pytest.raises(SourceError, match="is no archive, and has other files"):
+            archive(spark, str(store), place)
+    assert sorted(path.name for path in store.iterdir()) == before
+    assert archived(spark, str(exported)).count() == 10
+    with pytest.raises(SourceError, match="is a store, and no archive: read it with"):
+        archived(spark, str(store))
+    (target / "lost+found").mkdir(parents=True)
+    assert archive(spark, str(store), str(target)).messages == 10
+
+
+def test_topics_with_names_like_dates_and_numbers_keep_them(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    store, target, page = tmp_path / "store", str(tmp_path / "archive"), tmp_path / "page.html"
+    fill(store, 0, 20)
+    named = functions.expr("if(topic = 'orders', '2026-01-02', '007')").alias("topic")
+    rows = messages(spark, store)
+    rows = rows.select(named, *(name for name in rows.columns if name != "topic"))
+    archive_rows(rows, target)
+    assert archived(spark, target).groupBy("topic").count().orderBy("topic").collect() == [
+        ("007", 4),
+        ("2026-01-02", 16),
+    ]
+    assert report(spark, target, str(page)).messages == 20
+    assert all(f'"{name}"' in page.read_text() for name in ("007", "2026-01-02"))
+
+
+def test_a_queue_is_not_archived_again_by_another_name(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    store, target = tmp_path / "store", str(tmp_path / "archive")
+    fill(store, 0, 20)
+    rows = messages(spark, store)
+    archive(spark, str(store), target, broker="broker-a")
+    fill(store, 20, 30)
+    twice = "is archived already, from a broker named broker-a, and comes from one without a name"
+    with pytest.raises(SourceError, match=twice):
+        archive(spark, str(store), target)
+    with pytest.raises(SourceError, match=twice):
+        archive_rows(rows, target)
+    with pytest.raises(SourceError, match="one named other now"):
+        archive_rows(rows.withColumn("broker", functions.lit("other")), target)
+    assert archived(spark, target).count() == 20
+    assert archive_rows(rows.withColumn("broker", functions.lit("broker-a")), target).messages == 10
+    with pytest.raises(SourceError, match="have no column queueOffset, storeTimestamp; they need"):
+        archive_rows(rows.select("topic", "queue", "body"), target)
+
+
+def test_an_old_copy_of_a_store_is_recognized_by_any_name(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    store, target = tmp_path / "store", str(tmp_path / "archive")
+    copy, branch, other = tmp_path / "copy", tmp_path / "branch", tmp_path / "other"
+    fill(store, 0, 20)
+    for path in (copy, branch):
+        shutil.copytree(store, path)
+    fill(store, 20, 30)
+    fill(branch, 60, 90)
+    fill(other, 0, 20)  # has the same ids at the same offsets, from another time
+    archive(spark, str(store), target, broker="broker-a")
+    twice = "is archived already, from a broker named broker-a, and comes from one named broker-b"
+    for path in (copy, branch):
+        with pytest.raises(SourceError, match=twice):
+            archive(spark, str(path), target, broker="broker-b")
+    named = messages(spark, copy).withColumn("broker", functions.lit("broker-b"))
+    with pytest.raises(SourceError, match=twice):
+        archive_rows(named.drop("msgId"), target)
+    assert archived(spark, target).count() == 30
+    assert archive(spark, str(other), target, broker="broker-b").messages == 20
 
 
 def test_holes_are_refused_or_closed(spark: "SparkSession", tmp_path: Path) -> None:
@@ -216,8 +357,10 @@ def test_kinds_of_differences_and_of_consumption(spark: "SparkSession") -> None:
     }
 
 
-@pytest.mark.usefixtures("the_session_stays", "spark")
-def test_a_group_is_audited_by_its_offsets_and_its_trace(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("the_session_stays")
+def test_a_group_is_audited_by_its_offsets_and_its_trace(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
     cluster = lanemq_cluster(tmp_path)
 
     async def main() -> None:
@@ -267,6 +410,8 @@ def test_a_group_is_audited_by_its_offsets_and_its_trace(tmp_path: Path) -> None
     unrecorded = run("audit", store, *given, "--records", none, code=1)
     assert unrecorded["kinds"] == {"no record": SENT, "waiting": 1}
     assert unrecorded["first"][0]["kind"] == "no record"
+    with pytest.raises(SourceError, match="has no offsets of a group biling; it has those of bil"):
+        audit(spark, str(store), "orders", "biling")
 
 
 @pytest.mark.usefixtures("the_session_stays")
@@ -304,6 +449,18 @@ def test_topics_are_archived_from_where_the_archive_ends(
         assert run("count", source, "--topic", "orders") == {"orders": 20}
         (one,) = find(spark, [source], ["k7"], topics=["orders"])
         assert one.broker
+        topic = spark.read.format("rocketmq").options(
+            nameserver=cluster.name_server, subscribe="orders"
+        )
+        nameless = str(tmp_path / "nameless")
+        with pytest.raises(SourceError, match=f"from a broker named {one.broker}, and comes from"):
+            archive_rows(topic.load(), str(target))
+        assert archive_rows(topic.load(), nameless).messages == 20
+        send(20, 25)
+        with pytest.raises(SourceError, match=f"and comes from one named {one.broker} now"):
+            archive(spark, source, nameless, topics=["orders"])
+        assert archive_rows(topic.load(), nameless).messages == 5
+        assert archived(spark, nameless).count() == 25
 
 
 def test_a_driver_that_is_killed_has_archived_all_or_nothing(
@@ -340,6 +497,8 @@ def test_apache_reads_what_was_restored(
     source, target = recorded_stores / name, tmp_path / "archive"
     stand = StoreStand(tmp_path / "stand")
     done = archive(spark, str(source), str(target))
+    with pytest.raises(SourceError, match=r"has no messages of nothing \(it has "):
+        compare(spark, str(target), str(target), topics=["nothing"])
     restored = restore(
         spark,
         str(target),

@@ -1,5 +1,6 @@
 """Every command of ``lanemq spark``: its table, its JSON, its exit statuses, on a small store."""
 
+import importlib
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -239,6 +240,34 @@ def test_what_cannot_be_done_is_a_line_and_status_2(store: Path, tmp_path: Path)
         ("kv", "nothing"),
     ):
         assert "Error: " in run(*wrong, code=2).stderr
+
+
+def test_a_cluster_is_no_directory(store: Path, tmp_path: Path) -> None:
+    cluster = "rocketmq://127.0.0.1:1"
+    for command in (
+        ("verify", cluster),
+        ("lag", cluster),
+        ("audit", cluster, "--topic", "orders", "--group", "billing"),
+        ("archive", store, cluster),
+    ):
+        assert "127.0.0.1:1 is a cluster, and here goes a directory" in run(*command, code=2).stderr
+
+
+def test_what_a_table_lacks_and_a_target_that_is_there_are_told_before_spark_starts(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = importlib.import_module("lanemq.spark.cli._command")
+    monkeypatch.setattr(parts, "_opened", lambda *_: pytest.fail("Spark starts"))
+    for command in (
+        ("archive", store, "iceberg://no-such/mq.t"),
+        ("find", "iceberg://t", "--key", "k"),
+    ):
+        assert "iceberg://" in run(*command, code=2).stderr
+    for target, text in (
+        (store, f"{store} already exists: name a directory that does not"),
+        ("s3://bucket/store", "s3://bucket/store: a store is written to a local path only"),
+    ):
+        assert text in run("restore", store, target, code=2).stderr
 
 
 def test_an_interruption_is_status_2_and_a_spark_that_does_not_start_is_told(

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -31,21 +31,24 @@ def test_the_examples_run(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) == 7
     store = str(recorded_stores / "file-5.3.3-clean")
     with open_test_server() as server:
         with open_producer("shop", name_servers=server.name_servers, options=PATIENT) as producer:
             for number in range(5):
                 message = Message(topic="orders", body=b"%d" % number, tags="paid")
                 producer.send(message)
-        names = {"spark": spark}
+        names: dict[str, Any] = {"spark": spark}
         for block in BLOCKS:
             code = block.replace("/data/store", store)
             for name in ("archive", "restored", "lake"):
                 code = code.replace(f"/data/{name}", str(tmp_path / name))
             code = code.replace("127.0.0.1:9876", server.name_servers)
             exec(compile(code, "docs/spark.md", "exec"), names)
+        spark.streams.removeListener(names["lag"])
     printed = capsys.readouterr().out
+    (scanned,) = re.findall(r"```text\n(rocketmq-store: .*?)```", PAGE, re.DOTALL)
+    assert scanned in printed
     assert "|paid|    5|" in printed
     assert "sc_orders|" in printed
     assert "|store|file|filePosition|" in printed

@@ -18,6 +18,7 @@ from lanemq.testkit.spark import PATIENT, require_packages
 require_packages()
 
 from pyarrow import dataset  # noqa: E402
+from pyspark.errors import PySparkException  # noqa: E402
 
 from lanemq.spark import SourceError  # noqa: E402
 from lanemq.spark.jobs import diff_kv, export_kv, import_kv  # noqa: E402
@@ -96,6 +97,11 @@ def test_every_message_has_its_logical_queue_wherever_it_lies(
     assert sorted(int(row.body) for row in found) == list(range(400))
     assert all(row.logicalQueue == int(row.body) % QUEUES for row in found)
     assert any(row.queue != row.logicalQueue for row in found)
+    named = spark.read.format("rocketmq-store").option("brokerName", "broker-c")
+    with pytest.raises(
+        PySparkException, match=r"give the name of the broker .* broker-a, broker-b"
+    ):
+        named.load(str(tmp_path / "broker-a" / "store")).select("logicalQueue").collect()
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +159,7 @@ def test_keys_are_exported_imported_and_compared(
             to = Cluster.named(cluster.name_server)
             run = partial(import_kv, spark, namespace="other", cluster=to, target="taken")
             assert (await in_thread(partial(run, archive))).entries == 50
-            with pytest.raises(SourceError, match="taken is not empty; --replace empties it"):
+            with pytest.raises(SourceError, match="taken is not empty; `replace` empties it"):
                 await in_thread(partial(run, archive))
             await in_thread(partial(run, str(kv_store), replace=True))
             async with open_kv_store(

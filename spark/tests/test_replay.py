@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from lanemq.compat import Control
+from lanemq.local.cli import advised
 from lanemq.sdk.admin import open_admin, queues_of
 from lanemq.testing import open_test_server
 from lanemq.testkit.servers import PATIENT_S
@@ -26,6 +27,8 @@ from pyarrow import parquet  # noqa: E402
 
 import lanemq.spark  # noqa: E402
 from lanemq.spark import SourceError  # noqa: E402
+from lanemq.spark._errors import TooFewQueues  # noqa: E402
+from lanemq.spark.cli._command import ADVICE  # noqa: E402
 from lanemq.spark.jobs import replay  # noqa: E402
 from lanemq.spark.topics import Cluster, Replay, _replay  # noqa: E402
 
@@ -138,9 +141,9 @@ def test_messages_keep_what_they_have_and_their_order(
     again = replay(spark, str(tmp_path), "orders", cluster=cluster, target="Again")
     assert (again.sent, again.there) == (0, 1000)
     make_topic(name_server, "Few", 2)
-    with pytest.raises(SourceError, match="Few has 2 queues, and orders has messages in queue 2"):
+    with pytest.raises(TooFewQueues, match="Few has 2 queues, and orders has messages in queue 2"):
         replay(spark, str(tmp_path), "orders", cluster=cluster, target="Few")
-    with pytest.raises(SourceError, match="has no messages of unknown"):
+    with pytest.raises(SourceError, match=r"has no messages of unknown \(it has orders\)"):
         replay(spark, str(tmp_path), "unknown", cluster=cluster, target="Again")
 
 
@@ -234,6 +237,48 @@ def test_a_task_that_goes_on_beside_its_next_attempt_sends_nothing_twice(
     assert numbers(queues_in(name_server, topic, len(ROWS))) == [list(range(len(ROWS)))]
 
 
+def test_a_name_that_another_archive_was_replayed_by_is_refused(name_server: str) -> None:
+    """Its offsets up to the last one sent would count as there, and never be sent."""
+    make_topic(name_server, "Named", 1)
+    work = Replay(Cluster.named(name_server), "Named", "named")
+    (first,) = work.run(iter(ROWS[:10]))
+    assert (first.sent, first.there) == (10, 0)
+    others: list[dict[str, Any]] = [
+        {"body": b"other"},
+        {"keys": "other"},
+        {"tags": "other"},
+        {"flag": 1},
+        {"properties": [("number", "other")]},
+        {"body": None},
+    ]
+    for archive in (
+        *([*ROWS[:9], ROWS[9] | other, *ROWS[10:20]] for other in others),
+        ROWS[:9],  # ends before
+        [*ROWS[:9], *ROWS[10:20]],
+    ):
+        with pytest.raises(SourceError, match="has sent offset 9 of queue 0 to Named, and the"):
+            work.run(iter(archive))
+    assert numbers(queues_in(name_server, "Named", 10)) == [[*range(10)]]
+    (more,) = work.run(iter(ROWS[5:15]))  # retention may remove the first ones of an archive
+    assert (more.sent, more.there) == (5, 5)
+    (behind,) = work.run(iter(ROWS[17:20]))
+    assert (behind.sent, behind.there) == (3, 0)
+
+
+def test_an_archive_of_which_one_queue_is_another_s_is_refused_before_anything_is_sent(
+    spark: "SparkSession", name_server: str, tmp_path: Path
+) -> None:
+    """Queues that only the second archive has would be sent before a task comes to the other."""
+    make_archive(tmp_path, 300)
+    make_topic(name_server, "Shared", QUEUES)
+    cluster = Cluster.named(name_server)
+    first = [row | {"queueOffset": number + 10} for number, row in enumerate(ROWS[:10])]
+    Replay(cluster, "Shared", "shared").run(iter(first))
+    with pytest.raises(SourceError, match="has sent offset 19 of queue 0 to Shared, and the"):
+        replay(spark, str(tmp_path), "orders", cluster=cluster, target="Shared", name="shared")
+    assert numbers(queues_in(name_server, "Shared", 10)) == [[*range(10)], [], []]
+
+
 def _ends(name_server: str) -> int:
     """The number of messages in the topic."""
 
@@ -296,3 +341,11 @@ def test_an_archive_of_two_brokers_is_replayed_by_one_at_a_time(
                 assert (done.sent, done.there) == (5, 0)
         (found,) = numbers(queues_in(server.name_servers, "two", 20))
         assert sorted(found) == [0] * 10 + [1] * 10
+
+
+def test_the_command_that_makes_the_queues_is_named_by_the_command_line() -> None:
+    error = TooFewQueues("Few", 2, topic="orders", last=2)
+    assert str(error).endswith("messages in queue 2: their order needs 3")
+    assert advised(error, ADVICE).endswith(
+        "needs 3. `lanemq admin updateTopic -t Few -r 3 -w 3` makes them"
+    )

@@ -122,6 +122,18 @@ def test_columns_that_are_not_sent_are_named_once(caplog: pytest.LogCaptureFixtu
 
 def test_a_table_that_is_read_and_written_names_its_topic_once() -> None:
     schema = StructType().add("body", StringType())
-    assert plan(schema, subscribe="T", startingOffsets="earliest").topic == "T"
+    assert plan(schema, subscribe="T", startingOffsets="earliest").default_topic == "T"
     with pytest.raises(OptionInvalid, match="give the option topic, or a column topic"):
         plan(schema, subscribe="T,U")
+
+
+def test_the_option_topic_is_for_all_rows_and_a_table_s_own_for_those_without() -> None:
+    schema = StructType().add("body", StringType()).add("topic", StringType())
+    row, bare = {"body": "x", "topic": "Read"}, {"body": "x", "topic": None}
+    for options, topics in (
+        ({"topic": "Copy"}, ["Copy", "Copy"]),
+        ({"subscribe": "Own"}, ["Read", "Own"]),
+        ({"topic": "Copy", "subscribe": "Own"}, ["Copy", "Copy"]),
+    ):
+        sink = plan(schema, **options)
+        assert [sink._message(one, None, 0).message.topic for one in (row, bare)] == topics

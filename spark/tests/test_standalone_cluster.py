@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +15,14 @@ import pytest
 from lanemq.sdk import Message
 from lanemq.sdk.blocking import open_producer
 from lanemq.testing import open_test_server
-from lanemq.testkit.spark import PATIENT, require_packages
-from lanemq.testkit.spark_cluster import standalone_cluster
+from lanemq.testkit.reading_time import slowness
+from lanemq.testkit.spark import PATIENT, kill_session, require_packages
+from lanemq.testkit.spark_cluster import READY_S, standalone_cluster
 
 require_packages()
 
 from lanemq.spark.cli._command import _told  # noqa: E402 - after the requirement
+from lanemq.spark.cli._workers import Shortage  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.peers]
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
@@ -69,6 +72,12 @@ def test_workers_without_packages_are_named_before_a_job_begins(
     bare = str(tmp_path / "bare" / "bin" / "python")
     env = {**spark_apart, "PYSPARK_PYTHON": bare}
     store = str(recorded_stores / "file-5.3.3-clean")
+    gone = lanemq_spark("verify", store, "--master", master, env={**env, "PYSPARK_PYTHON": "/gone"})
+    assert gone.returncode == 2
+    assert gone.stderr.endswith(
+        "Error: Spark's workers have no /gone: set PYSPARK_PYTHON to a Python with lanemq[spark]"
+        " that is there on each of them\n"
+    )
     for command in (["doctor"], ["verify", store]):
         found = lanemq_spark(*command, "--master", master, env=env)
         assert found.returncode in (1, 2)
@@ -76,6 +85,62 @@ def test_workers_without_packages_are_named_before_a_job_begins(
         assert "install lanemq[spark]" in told
         assert "Traceback" not in told
         assert "No module named" in told or "has no" in told
+
+
+def test_a_job_that_gets_no_executor_says_so(
+    spark_home: Path, spark_apart: dict[str, str], recorded_stores: Path, tmp_path: Path
+) -> None:
+    store = str(recorded_stores / "file-5.3.3-clean")
+    with standalone_cluster(spark_home, spark_apart, tmp_path, workers=0) as master:
+        command = ["-m", "lanemq.spark", "count", store, "--master", master]
+        with subprocess.Popen(
+            [sys.executable, *command],
+            env=spark_apart,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        ) as job:
+            end = threading.Timer(READY_S * slowness(), kill_session, (job,))
+            end.start()
+            found = next((line for line in job.stderr or () if b"the job waits" in line), b"")
+            end.cancel()
+            end.join()
+            kill_session(job)
+    assert f"{master} has given it no executor for 15 s".encode() in found
+
+
+def test_a_shortage_of_executors_is_reported_once_while_it_lasts() -> None:
+    shortage = Shortage()
+    looks = [
+        (0, 0, 0),  # no job
+        *((at, 0, 1) for at in (10, 24, 25, 60)),
+        (61, 1, 1),  # an executor has come
+        *((at, 0, 1) for at in (62, 76)),
+        (77, 0, 0),  # the job is over
+        *((at, 0, 2) for at in (78, 94)),
+    ]
+    reported = {
+        at: waited_s
+        for at, executors, jobs in looks
+        if (waited_s := shortage.look(at, executors=executors, jobs=jobs)) is not None
+    }
+    assert reported == {25: 15.0, 94: 16.0}
+
+
+def test_a_program_runs_in_an_environment_that_is_not_activated(
+    spark_apart: dict[str, str], recorded_stores: Path, tmp_path: Path
+) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)  # the python3 of PATH, without packages
+    env = {name: value for name, value in spark_apart.items() if name != "PYSPARK_PYTHON"}
+    env["PATH"] = os.pathsep.join([str(tmp_path / "bare" / "bin"), env["PATH"]])
+    session = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
+    store = recorded_stores / "file-5.3.3-clean"
+    program = tmp_path / "x.py"
+    program.write_text(
+        session.replace(".builder", ".builder.master('local[1]')")
+        + f"print('rows', spark.read.format('rocketmq-store').load({str(store)!r}).count())\n"
+    )
+    assert "rows 1576\n" in _ran([sys.executable, str(program)], env)
 
 
 def test_the_last_line_of_a_cause_is_told() -> None:
@@ -89,6 +154,14 @@ def test_the_last_line_of_a_cause_is_told() -> None:
     missing = text.replace("OSError: [Errno 5] Input/output error", "No module named 'pyarrow'")
     assert "has no pyarrow: install lanemq[spark] there" in _told(missing)
     assert os.linesep not in _told(text)
+    called = (
+        "An error occurred while calling z:org.apache.spark.X.\n"
+        ": org.apache.spark.SparkException: Job aborted\n\tat org.apache.spark.X(Y.scala:1)\n"
+    )
+    assert _told(called + "Caused by: java.io.IOException: disk full\n") == (
+        "a task failed: java.io.IOException: disk full"
+    )
+    assert _told(called.splitlines()[0]) == called.splitlines()[0]
 
 
 def test_the_page_is_enough_to_archive_a_topic_restore_it_and_read_both(

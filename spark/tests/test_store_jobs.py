@@ -25,7 +25,18 @@ require_packages()
 from pyarrow import dataset  # noqa: E402
 
 from lanemq.spark import SourceError  # noqa: E402
-from lanemq.spark.jobs import build, convert, diff, export, lag, verify  # noqa: E402
+from lanemq.spark.jobs import (  # noqa: E402
+    audit,
+    build,
+    compare,
+    convert,
+    diff,
+    export,
+    export_kv,
+    find,
+    lag,
+    verify,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,7 +142,7 @@ def test_lags_are_those_that_the_store_shows_and_an_archive_has_them(
     assert sum(shown.values()) > 0
     archive = str(tmp_path / "archive")
     export(spark, str(root), archive)
-    with pytest.raises(SourceError, match="no offsets of groups: export with --offsets"):
+    with pytest.raises(SourceError, match="no offsets of groups: export with `with_offsets`"):
         lag(spark, archive)
     again = lag(spark, archive, offsets=str(root))
     assert (again.groups, again.dead) == (done.groups, done.dead)
@@ -231,3 +242,25 @@ def test_a_store_in_use_or_none_is_refused(spark: "SparkSession", tmp_path: Path
         lag(spark, str(tmp_path))
     with pytest.raises(SourceError, match="RocksDB writes to local paths only"):
         convert(spark, ["mock://x"], "rocksdb")
+
+
+@pytest.mark.parametrize("job", ["export", "diff", "compare", "find", "audit", "export_kv"])
+def test_a_directory_that_is_there_is_refused_before_a_task_runs(
+    spark: "SparkSession", recorded_stores: Path, tmp_path: Path, job: str
+) -> None:
+    store, there = str(recorded_stores / "file-5.3.3-clean"), tmp_path.as_uri()
+    work: dict[str, Callable[[], object]] = {
+        "export": lambda: export(spark, store, there),
+        "diff": lambda: diff(spark, store, "files", "log", output=there),
+        "compare": lambda: compare(spark, store, store, output=there),
+        "find": lambda: find(spark, [store], ["k"], output=there),
+        "audit": lambda: audit(spark, store, "sc_orders", "g", output=there),
+        "export_kv": lambda: export_kv(spark, store, there),
+    }
+    spark.sparkContext.setJobGroup(f"refused {job}", "")
+    try:
+        with pytest.raises(SourceError, match=r"already exists: name a directory that does not$"):
+            work[job]()
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type] # to unset it
+    assert not spark.sparkContext.statusTracker().getJobIdsForGroup(f"refused {job}")

@@ -1,6 +1,11 @@
 """Offsets of queues: what options mean, and how ranges are cut. No cluster is asked."""
 
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,9 +17,9 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThan  # noqa: E
 from pyspark.sql.streaming.datasource import ReadAllAvailable  # noqa: E402
 from pyspark.sql.types import IntegerType, StructType  # noqa: E402
 
-from lanemq.spark import OptionInvalid  # noqa: E402
+from lanemq.spark import OptionInvalid, SourceError  # noqa: E402
 from lanemq.spark._options import Options  # noqa: E402
-from lanemq.spark.topics import TopicSource  # noqa: E402
+from lanemq.spark.topics import Cluster, TopicSource  # noqa: E402
 from lanemq.spark.topics._offsets import (  # noqa: E402
     Bounds,
     Known,
@@ -31,6 +36,8 @@ from lanemq.spark.topics._offsets import (  # noqa: E402
     unknown_queues,
 )
 from lanemq.spark.topics._plan import OPTIONS, Plan, narrowed  # noqa: E402
+from lanemq.spark.topics._read import RangePart  # noqa: E402
+from lanemq.spark.topics._source import TopicReader  # noqa: E402
 from lanemq.spark.topics._stream import TopicStreamReader  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -73,6 +80,87 @@ def test_a_query_names_topics_in_one_way_and_a_name_server() -> None:
         TopicSource({"subscribe": "T"}).schema()
     with pytest.raises(OptionInvalid, match=r"no option 'topics'; its options are .*subscribe"):
         TopicSource({"topics": "T"}).schema()
+
+
+def batch(monkeypatch: pytest.MonkeyPatch, **options: str) -> TopicReader:
+    """Return a query of one batch over ``KNOWN``."""
+    source = TopicSource({"nameserver": "h:1", "subscribe": "T", **options})
+
+    async def checked(*_: object) -> Known:
+        return KNOWN
+
+    def run(_: Cluster, ask: Callable[[Any], Awaitable[object]]) -> object:
+        return trio.run(ask, None)
+
+    monkeypatch.setattr(Plan, "checked", checked)
+    monkeypatch.setattr(Cluster, "run", run)
+    return source.reader(StructType().add("queue", IntegerType()))
+
+
+def json_of(offset: int) -> str:
+    return json.dumps({"T": {"a:0": offset}})
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (
+            {"startingOffsets": json_of(21)},
+            "startingOffsets has offset 21, and queue a:0 of T ends at 20",
+        ),
+        (
+            {"endingOffsets": json_of(4)},
+            "endingOffsets has offset 4, and the oldest message of queue a:0 of T is 5",
+        ),
+    ],
+)
+def test_offsets_that_are_not_there_are_an_error_or_a_warning(
+    options: dict[str, str],
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pytest.raises(SourceError, match=f"{why}.*; failOnDataLoss=false reads"):
+        batch(monkeypatch, **options).partitions()
+    assert batch(monkeypatch, **options, failOnDataLoss="false").partitions() == []
+    assert why in caplog.text
+    at_the_edges = {"startingOffsets": json_of(20), "endingOffsets": json_of(20)}
+    assert batch(monkeypatch, **at_the_edges).partitions() == []
+    assert batch(monkeypatch, endingOffsets=json_of(5)).partitions() == []
+
+
+def test_a_start_behind_the_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    crossed = {"startingOffsets": json_of(9), "endingOffsets": json_of(7)}
+    for more in ({}, {"failOnDataLoss": "false"}):
+        with pytest.raises(SourceError, match="a:0 of T would be read from offset 9 to before 7"):
+            batch(monkeypatch, **crossed, **more).partitions()
+    with pytest.raises(OptionInvalid, match="startingTimestamp='9': endingTimestamp=5 is before"):
+        plan(startingTimestamp="9", endingTimestamp="5")
+    assert plan(startingTimestamp="5", endingTimestamp="5").since_ms == 5
+
+
+def test_words_by_which_a_batch_would_read_nothing_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, word in (("startingOffsets", "latest"), ("endingOffsets", "Earliest")):
+        with pytest.raises(OptionInvalid, match=f"{name}='{word}': nothing is read so"):
+            batch(monkeypatch, **{name: word})
+
+
+def test_a_stream_begins_at_offsets_that_are_there(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch(monkeypatch)
+    behind = {"startingOffsets": json_of(21)}
+    with pytest.raises(SourceError, match="startingOffsets has offset 21, and queue a:0 of T ends"):
+        stream(KNOWN, monkeypatch, **behind).initialOffset()
+    reader = stream(KNOWN, monkeypatch, **behind, failOnDataLoss="false")
+    start = reader.initialOffset()
+    assert "startingOffsets has offset 21" in caplog.text
+    parts = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    assert [one.wanted for one in parts if isinstance(one, RangePart)] == [
+        QueueRange("T", "a:0", 5, 20)
+    ]
 
 
 @given(offsets, offsets, st.integers(1, 20))
@@ -164,6 +252,23 @@ def test_a_value_that_cannot_be_used_is_an_error_that_names_its_option(
         source.reader(StructType().add("queue", IntegerType())).partitions()
 
 
+@pytest.mark.parametrize(
+    "expression", ["price > 100", "paid|open", "paid,open", "a b", "colour=red", "paid && open"]
+)
+def test_tags_that_no_message_has_are_refused(expression: str) -> None:
+    with pytest.raises(
+        OptionInvalid, match=r"filterExpression='.*as A \|\| B, and a condition as sql:"
+    ):
+        plan(filterExpression=expression)
+    with pytest.raises(OptionInvalid, match="a tag expression without a tag"):
+        plan(filterExpression=" || ")
+
+
+@pytest.mark.parametrize("expression", ["*", "paid", " paid || open ", "paid||open", "größe-1.a:b"])
+def test_tags_are_taken_as_they_are(expression: str) -> None:
+    assert plan(filterExpression=expression).expression == expression
+
+
 def plan(**options: str) -> Plan:
     given = {"nameserver": "h:1", "subscribe": "T", **options}
     given = {name: value for name, value in given.items() if value}
@@ -176,6 +281,8 @@ def test_times_stand_in_place_of_offsets() -> None:
     assert both.since_ms == 5
     by_queue = plan(startingOffsetsByTimestamp='{"T": {"a:0": 7}}')
     assert by_queue.starting == Times(None, {"T": {"a:0": 7}})
+    by_queue = plan(endingOffsetsByTimestamp='{"T": {"a:0": 7}}')
+    assert by_queue.ending == Times(None, {"T": {"a:0": 7}})
     assert plan().ending == "latest"
     with pytest.raises(OptionInvalid, match="endingTimestamp='9': endingOffsets is given as well"):
         plan(endingTimestamp="9", endingOffsets="latest")
@@ -209,6 +316,32 @@ def stream(known: Known, monkeypatch: pytest.MonkeyPatch, **options: str) -> Top
     reader = source.streamReader(StructType().add("queue", IntegerType()))
     monkeypatch.setattr(TopicStreamReader, "_known", lambda _: known)
     return reader
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"secretKey": "s"},
+        {"accessKey": "a"},
+        {"securityToken": "t"},
+        {"tlsTrustCertificates": "/etc/ca.pem"},
+    ],
+)
+def test_options_that_protect_nothing_alone_are_refused(options: dict[str, str]) -> None:
+    with pytest.raises(OptionInvalid, match=r"are given together|needs tls=true"):
+        plan(**options)
+
+
+def test_limits_of_batches_fit_each_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(OptionInvalid, match="maxTriggerDelay='1m': it needs minOffsetsPerTrigger"):
+        stream(KNOWN, monkeypatch, maxTriggerDelay="1m")
+    limits = {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}
+    with pytest.raises(OptionInvalid, match="minOffsetsPerTrigger='9': maxOffsetsPerTrigger=8 is"):
+        stream(KNOWN, monkeypatch, **limits)
+    batch(monkeypatch, groupId="G", maxOffsetsPerTrigger="8")
+    assert "options without effect on a batch: maxOffsetsPerTrigger, groupId" in caplog.text
 
 
 def test_a_small_batch_waits_for_more_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

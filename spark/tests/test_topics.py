@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ import pytest
 import trio
 
 from lanemq.compat import Control
-from lanemq.sdk import Message, open_producer
+from lanemq.sdk import Message, blocking, open_producer
 from lanemq.sdk.admin import open_admin, queues_of
 from lanemq.testing import open_test_server
 from lanemq.testkit.servers import PATIENT_S
@@ -33,9 +34,10 @@ require_packages()
 
 from pyspark.errors import PySparkException  # noqa: E402
 from pyspark.sql.functions import lit  # noqa: E402
+from pyspark.sql.streaming.listener import StreamingQueryListener  # noqa: E402
 from pyspark.sql.types import StringType, StructType  # noqa: E402
 
-from lanemq.spark import register  # noqa: E402
+from lanemq.spark import progress_metrics, register  # noqa: E402
 from lanemq.spark.topics import TopicSource  # noqa: E402
 from lanemq.spark.topics._read import RangePart  # noqa: E402
 
@@ -157,6 +159,11 @@ def test_options_choose_what_is_read(spark: "SparkSession", name_server: str) ->
         key[1] == 0 and one.store_timestamp_ms >= middle for key, one in expected.items()
     )
     assert part.filter("queue = 1").count() == ends[1]
+    part = topic_of(spark, name_server, "Chosen", endingOffsetsByTimestamp=times)
+    assert part.filter("queue = 0").count() == sum(
+        key[1] == 0 and one.store_timestamp_ms < middle for key, one in expected.items()
+    )
+    assert part.filter("queue = 1").count() == ends[1]
     assigned = spark.read.format("rocketmq").option("nameserver", name_server)
     assert assigned.option("assign", json.dumps({"Chosen": queues[1:]})).load().count() == ends[1]
     pattern = spark.read.format("rocketmq").option("nameserver", name_server)
@@ -243,6 +250,42 @@ def test_a_stream_goes_on_where_it_was_with_new_queues_too(
 
     # Spark says that a batch is done when it begins the next one.
     assert trio.run(committed) in (140, 180)
+
+
+def test_a_stream_reports_how_far_it_is_behind(
+    spark: "SparkSession", name_server: str, tmp_path: Path
+) -> None:
+    make_topic(name_server, "Behind", 2)
+    fill(name_server, "Behind", range(100))
+    seen, is_over = list[dict[str, float]](), threading.Event()
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:  # noqa: ANN401, N802 - Spark's
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: ANN401, N802 - Spark's
+            seen.append(progress_metrics(event.progress))
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: ANN401, N802 - Spark's
+            is_over.set()
+
+    listener = Listener()
+    spark.streams.addListener(listener)
+    try:
+        reader = spark.readStream.format("rocketmq").option("nameserver", name_server)
+        reader = reader.option("subscribe", "Behind").option("startingOffsets", "earliest")
+        writer = reader.option("maxOffsetsPerTrigger", "40").load().writeStream.format("noop")
+        writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        query = writer.start()
+        assert query.awaitTermination(300)
+        assert is_over.wait(PATIENT_S)
+    finally:
+        spark.streams.removeListener(listener)
+    own = [progress_metrics(one) for one in query.recentProgress if one["numInputRows"]]
+    assert [one["avgOffsetsBehindLatest"] for one in own] == [30, 10, 0]  # of 50 in each queue
+    assert own[-1] == dict.fromkeys(own[0], 0)
+    assert progress_metrics(query.lastProgress or {}) == own[-1]
+    assert own == seen[: len(own)]
 
 
 def test_a_stream_is_sent_on_each_row_with_its_own_name(
@@ -372,6 +415,18 @@ def test_a_condition_that_is_none_reads_nothing(
         topic_of(spark, name_server, "Any", filterExpression=f"sql: {condition}").count()
 
 
+def test_a_condition_that_a_broker_refuses_reads_nothing(spark: "SparkSession") -> None:
+    with open_test_server({"enablePropertyFilter": "false"}) as server:
+        with blocking.open_producer(
+            "p", name_servers=server.name_servers, options=PATIENT
+        ) as producer:
+            producer.send(Message(topic="Unfiltered", body=b"1", tags="paid"))
+        address = server.name_servers
+        assert topic_of(spark, address, "Unfiltered", filterExpression="paid").count() == 1
+        with pytest.raises(PySparkException, match="SQL92"):
+            topic_of(spark, address, "Unfiltered", filterExpression="sql: price > 100").count()
+
+
 def test_rows_can_be_written_as_they_were_read(spark: "SparkSession", name_server: str) -> None:
     for topic in ("AsRead", "AsWritten"):
         make_topic(name_server, topic, 3)
@@ -410,7 +465,10 @@ def test_a_topic_is_a_table_of_a_catalog_and_a_view(
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW viewed USING rocketmq OPTIONS ({options})")
         assert spark.sql("SELECT count(*) FROM viewed WHERE tags = 'new'").first() == (1,)
         with pytest.raises(PySparkException, match="cannot hold the option secretkey"):
-            spark.sql(f"CREATE TABLE secret USING rocketmq OPTIONS ({options}, secretKey 'hidden')")
+            spark.sql(
+                "CREATE TABLE secret USING rocketmq"
+                f" OPTIONS ({options}, accessKey 'a', secretKey 'hidden')"
+            )
     finally:
         spark.sql("DROP TABLE IF EXISTS tabled")
 

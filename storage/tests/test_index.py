@@ -2,6 +2,8 @@
 
 import errno
 import struct
+from array import array
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,17 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lanemq.storage.index._index import STEP_ENTRIES, TOGETHER, Index
+from lanemq.storage import StoreUnwritable
+from lanemq.storage.index._backlog import BACKLOG_MAX, Message
+from lanemq.storage.index._index import (
+    STEP_ENTRIES,
+    TOGETHER,
+    TURN_MAX,
+    Index,
+)
 from lanemq.storage.index._index_file import key_hash
 from lanemq.storage.index._key_hashes import key_hashes
-from lanemq.storage.index._keys import KEYS_MAX, has_key, keys_of
+from lanemq.storage.index._keys import KEY_BYTES, KEYS_MAX, has_key, keys_of
 from lanemq.testkit.storage.disk import SimulatedFiles
 from lanemq.testkit.storage.stores import MakeMessage, OpenSmall
 from lanemq.wire.message import encode_properties
@@ -85,6 +94,7 @@ def test_a_long_chain_is_passed_over_in_steps() -> None:
     )
     properties = encode_properties({"KEYS": "k"})
     index.submit(("T", number, 1_000_000_000, 0, properties) for number in range(4000))
+    index.drain()
     steps = list(index.positions("T", "absent", 0, FOREVER_MS))
     assert set(steps) == {None}
     assert len(steps) == 4000 // STEP_ENTRIES
@@ -224,7 +234,7 @@ async def test_a_store_without_an_index_finds_nothing_by_key(
 async def test_a_long_backlog_is_bounded(
     open_small: OpenSmall, make_message: MakeMessage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lanemq.storage.index._index.BACKLOG_MAX", 10)
+    monkeypatch.setattr("lanemq.storage.index._index.TOGETHER", 10)
     async with open_small() as store:
         for number in range(100):
             store.put(make_message(unique_key=f"U{number}"))
@@ -245,7 +255,7 @@ def test_a_file_that_cannot_be_made_costs_no_key_of_a_message(
         for number, k in enumerate(("a b", "c d", "e f"))  # a file has room for seven keys
     ]
     index.submit(messages)
-    index.drain(2)
+    index.drain(6)  # each counts as its three keys
 
     def fails(path: Path, size_bytes: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -282,3 +292,235 @@ def test_long_keys_are_not_remembered() -> None:
     keys = [(0, "T", b"k" * 30_000 + b"%08d" % number) for number in range(9)]
     assert key_hashes(keys, heads) == [key_hash("T", key.decode()) for _, _, key in keys]
     assert heads == {}
+
+
+def many(number: int) -> list[Message]:
+    return [("T", each, 1, 0, encode_properties({"KEYS": f"k{each}"})) for each in range(number)]
+
+
+@pytest.fixture
+def large_index(monkeypatch: pytest.MonkeyPatch) -> tuple[Index, list[int]]:
+    """An index with room for all, and how many messages it took in each turn."""
+    index = Index(
+        SimulatedFiles(),
+        Path("/store/index"),
+        slots=500,
+        entries=50_000,
+        clock_ms=lambda: 1_700_000_000_000,
+        on_full=lambda end_ms: None,
+    )
+    taken: list[int] = []
+    drain = Index.drain
+
+    def noted(self: Index, keys: int | None = None) -> None:
+        before = self.backlog
+        drain(self, keys)
+        taken.append(before - self.backlog)
+
+    monkeypatch.setattr(Index, "drain", noted)
+    return index, taken
+
+
+def test_messages_that_come_together_are_indexed_in_several_turns(
+    large_index: tuple[Index, list[int]],
+) -> None:
+    """A batch of 4,096 with as many keys took 10 ms, and one that was too much 25 ms."""
+    index, taken = large_index
+    for _ in range(10):
+        index.submit(many(4096))
+    assert taken == [], "the task does it"
+    assert index.waiting.many.is_set()
+    assert index.waiting.is_behind
+    for _ in index.drained():
+        assert taken[-1] <= TURN_MAX // 2, "each counts as its key and its unique key"
+    assert index.backlog == 0
+
+
+def test_few_messages_are_indexed_as_they_come(large_index: tuple[Index, list[int]]) -> None:
+    """So the index keeps up with senders that leave the background task no time."""
+    index, taken = large_index
+    index.submit(many(4096))
+    for _ in range(8):
+        index.submit(many(TOGETHER))
+    assert taken == [TURN_MAX // 2] * 8
+
+
+@pytest.mark.parametrize(
+    ("keys", "turns"),
+    [
+        (" ".join(f"k{number}" for number in range(64)), 1),
+        ("k" * 30_000, 30_000 // KEY_BYTES / 64),
+        ("k " * 15_000, 15_000 / 64),
+    ],
+    ids=["many", "long", "often the same"],
+)
+def test_messages_that_wait_are_counted_by_what_their_keys_take(
+    large_index: tuple[Index, list[int]], keys: str, turns: float
+) -> None:
+    """2,000 messages of 64 keys each took 130 ms of a turn: 500 messages of a turn, and 20,000
+    that may wait, were no bound."""
+    index, taken = large_index
+    properties = encode_properties({"KEYS": keys})
+    most = TURN_MAX / 64 / turns
+    behind = BACKLOG_MAX / 64 / turns
+    for begin in range(0, 1000, 200):
+        index.submit([("T", begin + number, 1, 0, properties) for number in range(200)])
+        assert index.waiting.is_behind or index.backlog <= behind
+    assert taken == []
+    for _ in index.drained():
+        assert taken[-1] <= most + 1
+        assert index.waiting.is_behind or index.backlog <= behind
+    assert index.backlog == 0
+
+
+async def test_senders_wait_until_the_index_is_no_longer_behind(
+    large_index: tuple[Index, list[int]], autojump_clock: trio.testing.MockClock
+) -> None:
+    index, _ = large_index
+    with trio.fail_after(1):
+        await index.waiting.caught_up()
+    while not index.waiting.is_behind:
+        index.submit(many(4096))
+    caught_up: list[int] = []
+
+    async def wait() -> None:
+        await index.waiting.caught_up()
+        caught_up.append(index.backlog)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        assert index.waiting.many.is_set(), "the task is woken"
+        for _ in index.drained():
+            await trio.lowlevel.checkpoint()
+    assert len(caught_up) == 3
+    assert BACKLOG_MAX // 2 - TURN_MAX <= caught_up[0] <= BACKLOG_MAX // 2
+
+
+async def test_senders_do_not_wait_for_an_index_that_cannot_be_written(
+    large_index: tuple[Index, list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Their messages are in the log."""
+    index, _ = large_index
+    for _ in range(10):
+        index.submit(many(4096))
+
+    def fails(path: Path, size_bytes: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(SimulatedFiles, "create", lambda self, path, size: fails(path, size))
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(index.waiting.caught_up)
+            await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(OSError, match="No space"):
+                index.drain(TURN_MAX)
+    assert index.waiting.is_behind
+
+
+async def test_messages_are_refused_when_too_many_wait_for_the_index(
+    open_small: OpenSmall, make_message: MakeMessage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many senders there are, each of which waits only for the commits before its own."""
+    keys = " ".join(f"k{number}" for number in range(64))
+    monkeypatch.setattr("lanemq.storage.messages._dispatcher.BACKLOG_FULL", 3000)
+    async with open_small() as store:
+        for _ in range(2):
+            for _ in range(25):
+                store.put(make_message(keys=keys))
+            store.commit()
+        with pytest.raises(StoreUnwritable, match="key index"):
+            store.put(make_message(keys=keys))
+        found = store.query("T", "k63", max_count=64, begin_ms=0, end_ms=FOREVER_MS)
+        assert len(found.records) == 50
+        store.put(make_message(keys=keys))
+        store.commit()
+        found = store.query("T", "k63", max_count=64, begin_ms=0, end_ms=FOREVER_MS)
+        assert len(found.records) == 51
+
+
+SLOTS, SLOTS_BEGIN, ENTRIES_BEGIN = 2_000_000, 40, 40 + 4 * 2_000_000
+
+
+def spread(begin: int, count: int) -> list[Message]:
+    """Messages whose keys lie in slots all over a file."""
+    return [
+        (
+            "T",
+            at,
+            1000,
+            0,
+            encode_properties({"KEYS": " ".join(f"{at * 7919:x}{n}" for n in "abc")}),
+        )
+        for at in range(begin, begin + count)
+    ]
+
+
+def test_a_file_is_written_in_steps_between_which_more_may_be_indexed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All slots that changed in a second were written in one turn: 20 MB, in 30 ms."""
+    files = SimulatedFiles()
+
+    def opened() -> Index:
+        return Index(
+            files,
+            Path("/store/index"),
+            slots=SLOTS,
+            entries=100_000,
+            clock_ms=lambda: 1_700_000_000_000,
+            on_full=lambda end_ms: None,
+        )
+
+    index = opened()
+    index.submit(spread(1, 4000))
+    index.drain()
+    (path,) = (Path("/store/index") / entry.name for entry in files.entries(Path("/store/index")))
+    file, written = index._index_files[0].file, [0]
+    write = file.write
+
+    def counted(at: int, data: bytes) -> None:
+        written[-1] += len(data)
+        write(at, data)
+
+    monkeypatch.setattr(file, "write", counted)
+    for step, _ in enumerate(index.write_steps()):
+        data = files.read_all(path) or b""
+        slots = array("i", data[SLOTS_BEGIN:ENTRIES_BEGIN])
+        slots.byteswap()
+        newest = ENTRIES_BEGIN + 20 * max(slots)
+        assert any(data[newest : newest + 20]), "no slot names an entry that is not written"
+        index.submit(spread(10_000 + 10 * step, 10))
+        index.drain()
+        written.append(0)
+    assert max(written) <= 2 << 20
+    index.write_out()
+    index = opened()
+    index.load(None)
+    for at in (1, 4000, 10_000, 10_000 + 10 * step):
+        assert positions(index, f"{at * 7919:x}c", 0, FOREVER_MS) == [at]
+
+
+def test_a_search_indexes_in_steps_what_waits(large_index: tuple[Index, list[int]]) -> None:
+    index, taken = large_index
+    index.submit(many(4096))
+    assert taken == []
+    steps = list(index.positions("T", "k4000", 0, FOREVER_MS))
+    assert (steps.count(None), steps[-1]) == (9, 4000)
+    assert max(taken) == TURN_MAX // 2
+
+
+def test_steps_end_though_others_index_what_waits_meanwhile(
+    large_index: tuple[Index, list[int]],
+) -> None:
+    """Commits and searches do: the steps went on for good, with nothing left to index."""
+    index, _ = large_index
+    index.submit(many(4096))
+    steps = [index.drained(), index.drained(), index.positions("T", "none", 0, FOREVER_MS)]
+    for one in steps:
+        next(one)
+    index.drain()
+    assert [list(islice(one, 100)) for one in steps] == [[], [], []]

@@ -265,7 +265,7 @@ async def test_a_start_does_not_index_keys_again_and_a_repair_does(tmp_path: Pat
     for path in sorted((stand.root / "commitlog").iterdir())[:2]:
         path.unlink()
     promise = promises(stand.root)
-    assert promise["keys-behind"].startswith("`lanemq store repair")
+    assert promise["keys-behind"].startswith("`repair_store`")
     async with stand.open(1):
         pass
     assert "keys-behind" in promises(stand.root)

@@ -288,6 +288,25 @@ def test_back_over_many_rows_that_are_gone_ends_a_turn_and_finds_all(
         assert [entry.value for entry in found] == [b"last", b"first"]
 
 
+@ENGINES
+@pytest.mark.parametrize("reverse", [False, True])
+def test_entries_that_came_later_are_passed_over_in_several_turns(
+    open_engine: Callable[[Path], Engine], reverse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_log(open_engine) as log:
+        log.put(b"a" if reverse else b"z", b"then")
+        for group in range(10):
+            steps = [Step(b"k%d%03d" % (group, each), Action.PUT, b"later") for each in range(99)]
+            log.do(OpType.BATCH, encode_steps(steps))
+        hurry(monkeypatch)
+        monkeypatch.setattr(_past, "perf_counter", lambda: -1.0)
+        read, turns = RangeRead(Span(b"", None, reverse=reverse), 1), 1
+        while (page := read.page(log.state, log, until_s=0.0)) is None:
+            turns += 1
+        assert [entry.value for entry in page.entries] == [b"then"]
+        assert turns > 100
+
+
 def test_rows_of_an_earlier_version_tell_no_past() -> None:
     """Changes that came after them are read as ever; earlier revisions are not known."""
     with new_log(open_memory) as log:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ from lanemq.storage.kv.engines._rows import (
     EXPIRY,
     LEASE,
     LEASED,
+    LeaseRow,
     Meta,
     after_prefix,
     deadline_key,
@@ -491,6 +493,88 @@ def test_a_lease_has_so_many_keys_and_no_more(log: Log, monkeypatch: pytest.Monk
     assert log.put(b"b", lease=7).status is Status.APPLIED  # it is one of them
     txn = encode_txn(Txn([], [Operation.put(b"c", b"", lease=7)], []))
     assert log.do(OpType.TXN, txn).status is Status.TOO_MANY_KEYS
+
+
+def test_a_lease_has_keys_of_so_many_bytes_and_no_more(log: Log) -> None:
+    """All of them go in one turn, whose time is that of their bytes."""
+    log.lease(OpType.LEASE, 7, 50, bounds=True)
+    keys = [b"%03d" % number + bytes(4093) for number in range(65)]
+    for key in keys[:64]:
+        assert log.put(key, lease=7).status is Status.APPLIED
+    assert log.put(keys[64], lease=7).status is Status.TOO_MANY_KEYS
+    assert log.put(keys[63], lease=7).status is Status.APPLIED  # it is one of them
+    two = encode_steps([Step(keys[0], Action.PUT), Step(keys[64], Action.PUT, ttl_ms=-7)])
+    assert log.do(OpType.BATCH, two).status is Status.TOO_MANY_KEYS
+    log.put(keys[0])
+    assert log.put(keys[64], lease=7).status is Status.APPLIED
+    assert log.lease(OpType.REVOKE, 7).answer.done
+    assert log.keys() == [keys[0]]
+    check_redo(log)
+
+
+def test_a_lease_of_an_earlier_version_has_the_row_that_it_had(log: Log) -> None:
+    log.lease(OpType.LEASE, 7, 50)
+    for number in range(100):
+        log.put(b"%03d" % number + bytes(4000), lease=7)
+    (row,) = (row for _, row in log.state.table.items(LEASE, after_prefix(LEASE)))
+    assert len(msgspec.msgpack.decode(row)) == 4
+    log.put(b"a", lease=7, bounds=True)
+    (row,) = (row for _, row in log.state.table.items(LEASE, after_prefix(LEASE)))
+    assert msgspec.msgpack.decode(row)[3:] == [101, 1]
+    log.put(b"%03d" % 5 + bytes(4000))
+    check_redo(log)
+    log.lease(OpType.REVOKE, 7)
+    assert len(log.keys()) == 1
+    check_redo(log)
+
+
+def test_a_lease_with_many_keys_ends_in_a_record_of_its_own(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside entries and other leases it would be too much for a turn."""
+    monkeypatch.setattr(_expiry, "EXPIRED_MAX", 4)
+    log.lease(OpType.LEASE, 7, 50, bounds=True)
+    log.lease(OpType.LEASE, 8, 50)
+    for number in range(6):
+        log.put(b"%d" % number, lease=8)
+    log.do(OpType.PUT, encode_steps([Step(b"timed", Action.PUT, b"", ttl_ms=50)]))
+    log.time_ms += 50
+    log.do(OpType.TICK)
+    assert (log.state.meta.entries, log.state.meta.leases) == (6, 1)
+    log.do(OpType.TICK)
+    assert (log.state.meta.entries, log.state.meta.leases) == (0, 0)
+    assert log.state.meta.next_expiry_ms == 0
+    check_redo(log)
+
+
+def test_the_end_of_a_lease_decodes_what_is_known_of_it_a_few_times(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not once for each of its keys."""
+    log.lease(OpType.LEASE, 7, 50)
+    for number in range(100):
+        log.put(b"%d" % number, lease=7)
+    decoded: list[bytes] = []
+
+    def counted(row: bytes) -> LeaseRow:
+        decoded.append(row)
+        return decode_lease(row)
+
+    monkeypatch.setattr(_leases, "decode_lease", counted)
+    log.lease(OpType.REVOKE, 7)
+    assert log.keys() == []
+    assert len(decoded) < 10
+
+
+def check_redo(log: Log) -> None:
+    """A redo of the records makes the rows that there are."""
+    again = MemoryTable({})
+    state = State(again)
+    state.redo(log.records)
+    state.write()
+    assert dict(again.items(b"", b"\xff")) == dict(log.state.table.items(b"", b"\xff"))
+    assert state.hash == log.state.hash
+    assert is_sound(log.state.table)
 
 
 def test_the_leases_of_one_lessor_leave_some_to_others(

@@ -1,5 +1,6 @@
 """The database of keys: larger than what is kept of it in memory, and with much deleted in it."""
 
+import random
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import islice
@@ -9,8 +10,11 @@ from typing import cast
 import pytest
 from rocksdict import Rdict, ReadOptions
 
+from lanemq.storage import StoreConfig
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.kv.engines import _rocks
 from lanemq.storage.kv.engines._engine import RowsView, Unfinished
+from lanemq.storage.kv.engines._opening import EngineOpener
 from lanemq.storage.kv.engines._rocks import RocksEngine
 
 KEYS = 600_000
@@ -116,3 +120,36 @@ async def test_rows_that_end_at_an_error_are_not_taken_for_all(
         assert found == ([] if error else keys)
     table.family = family
     engine.close()
+
+
+# Damage
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+async def test_a_damaged_block_of_deleted_rows_is_found_by_a_merge(
+    tmp_path: Path, *, is_damaged: bool
+) -> None:
+    """No read looks at it, and each merge of RocksDB's own would stop all writes."""
+    opener = EngineOpener(StoreConfig(root=tmp_path), files=RealFiles(), clock_ms=lambda: 1)
+    engine = opener.open()
+    rows = {b"%05d" % n: random.Random(n).randbytes(200) for n in range(500)}
+    for name in ("cleared", "sound"):
+        engine.table(name).write([], dict(rows))
+        await engine.freeze()()
+    (path,) = (
+        path
+        for path in (tmp_path / "kv" / "rocksdb").glob("*.sst")
+        if b"kv.cleared" in path.read_bytes()
+    )
+    engine.table("cleared").write([(b"", b"\xff")], {})
+    engine.table("cleared").write([], {b"new": b"1"})
+    await engine.freeze()()
+    engine.close()
+    if is_damaged:
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    again = await opener.open_again()
+    found = {name: dict(table.items(b"", b"\xff")) for name, table in again.tables().items()}
+    again.close()
+    assert found == {"sound": rows} | ({} if is_damaged else {"cleared": {b"new": b"1"}})

@@ -622,7 +622,7 @@ def test_changes_come_in_the_order_of_the_log_with_the_values_of_their_time() ->
         assert changes(state, log) == expected
         assert changes(state, log, position=2) == expected[3:]
         assert changes(state, log, prefix=b"b") == [expected[2], expected[4]]
-        # Values that are neither in the state nor in the log any more are not left out.
+        # Values that are in neither the state nor the log are not left out.
         assert changes(state, ListLog(*made, begin=3)) is None
         assert changes(state, ListLog(*made, begin=3), position=2) == expected[3:]
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -155,7 +156,7 @@ def test_a_store_of_an_earlier_version_goes_on_with_greater_versions(tmp_path: P
     fields = [getattr(meta, name) for name in names[: names.index("identity")]]
     table = log.engine.table("default")
     old = encode_row(fields)  # type: ignore[arg-type]
-    assert decode_meta(old) == meta
+    assert decode_meta(old) == msgspec.structs.replace(meta, has_heads=False)
     table.write([], {META: old})
     log.state = State(table)
     hash_before = log.state.hash

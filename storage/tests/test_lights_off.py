@@ -58,7 +58,7 @@ async def test_a_start_after_a_kill_names_the_light_queue_that_lacks_messages(
     text = caplog.text
     assert f"{LIGHT} ends at 0" in text
     assert "has offset 4 there" in text
-    assert f"lanemq store repair {stand.root}" in text
+    assert f"repair the store in {stand.root}" in text
     assert not verify_store(stand.root).is_sound
     assert repair_store(stand.root).is_sound
     caplog.clear()

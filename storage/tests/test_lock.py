@@ -53,7 +53,7 @@ async def test_an_open_store_keeps_other_processes_out(tmp_path: Path) -> None:
             [sys.executable, "-c", OPEN_AND_WAIT, str(tmp_path)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         assert result.returncode != 0

@@ -277,3 +277,59 @@ async def test_a_deletion_means_nothing_beside_watermarks_that_an_older_version_
     found = WatermarkFile(files, ROOT).load()
     assert found is not None
     assert found.deleted == {}
+
+
+WIDE, REMOVED = 300, ROOT / "consumequeue.removed"
+TURN_FILES = 64
+"""Files and directories that a turn may remove."""
+
+
+async def fill_wide(store: Store, make_message: MakeMessage) -> None:
+    for number in range(WIDE):
+        store.put(make_message(topic="wide", queue_id=number))
+    store.commit()
+    await store._parts.housekeeping.flush_all()
+
+
+async def test_no_turn_removes_the_files_of_all_queues_of_a_topic(
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = Turns()
+    monkeypatch.setattr(files, "remove", turns.counted(files.remove))
+    async with open_small(queue_flush_interval_s=1e9) as store:
+        await fill_wide(store, make_message)
+        turns.total = 0
+        with turns.watching():
+            assert store.delete_topic("wide") == WIDE
+            assert store.bounds("wide", 7) == (0, 0)
+            store.put(make_message(b"second life", topic="wide", queue_id=7))
+            store.commit()
+            await store._parts.housekeeping.flush_all()
+            await wait_all_tasks_blocked()
+        assert turns.total >= 2 * WIDE
+        assert turns.most <= TURN_FILES
+        assert not files.exists(REMOVED)
+        assert [entry.name for entry in files.entries(ROOT / "consumequeue/wide")] == ["7"]
+        assert b"second life" in b"".join(store.get("wide", 7, 0, max_count=9).records)
+
+
+async def test_files_of_a_deleted_topic_that_a_kill_left_are_removed_after_the_next_start(
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
+) -> None:
+    with pytest.RaisesGroup(Crash, flatten_subgroups=True, allow_unwrapped=True):
+        async with open_small(queue_flush_interval_s=1e9) as store:
+            await fill_wide(store, make_message)
+            files.write_all(ROOT / "consumequeue/wide/9/notes.txt", b"not ours")
+            store.delete_topic("wide")
+            files.kill()
+            await trio.lowlevel.checkpoint()
+    again = files.reboot("kill")
+    assert len(again.entries(REMOVED / "0")) == WIDE
+    async with open_small(again) as store:
+        assert store.bounds("wide", 7) == (0, 0)
+        await wait_all_tasks_blocked()
+        assert [entry.name for entry in again.entries(REMOVED / "0")] == ["9"]
+        assert again.exists(REMOVED / "0/9/notes.txt")

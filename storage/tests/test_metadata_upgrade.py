@@ -284,7 +284,7 @@ async def test_a_start_with_files_is_refused_while_rocksdb_is_newer(tmp_path: Pa
         text = str(caught.value)
         assert "topics: V; subscriptionGroups: v; consumerOffsets: T@g" in text
         assert "storeType=defaultRocksDB once more" in text
-        assert f"`lanemq store export-metadata {root} --in-place`" in text
+        assert "write them now with `export_in_place`" in text
         assert "allowStaleJsonMetadata=true" in text
     assert everything(root) == before
 

@@ -510,7 +510,7 @@ async def test_another_file_size_in_the_settings_is_told_from_damage(
         async with open_small(commit_log_file_bytes=8192):
             pass
     assert "may have been cut short" in str(caught.value)  # one file alone proves nothing
-    assert "lanemq store repair" in str(caught.value)
+    assert "`repair_store`" in str(caught.value)
 
 
 async def test_names_that_are_not_the_stores_are_left_alone(

@@ -97,7 +97,7 @@ async def test_a_reader_of_a_damaged_block_is_told_the_file_and_the_way_on(tmp_p
         assert errors
         for text, told in errors:
             assert path.name in text
-            assert f"lanemq store repair {tmp_path}" in text
+            assert f"repair the store in {tmp_path}" in text
             assert str(tmp_path) not in told
         assert sum(count for count, _ in found) > MESSAGES // 2
         assert [count for count, texts in found if not texts] == [MESSAGES // QUEUES] * (
@@ -107,7 +107,7 @@ async def test_a_reader_of_a_damaged_block_is_told_the_file_and_the_way_on(tmp_p
         assert store.writable
     found_by = [one for one in verify_store(tmp_path).findings if "Corruption" in one.what]
     assert [one.severity for one in found_by] == [Severity.PROBLEM]
-    assert "lanemq store repair" in found_by[0].way_on
+    assert "`repair_store`" in found_by[0].way_on
     repaired = repair_store(tmp_path)
     assert repaired.after is not None
     async with open_store(config(tmp_path)) as store:
@@ -137,6 +137,8 @@ async def test_no_flipped_byte_is_passed_over(tmp_path: Path) -> None:
 
 def test_only_damage_of_the_queues_has_this_way_on() -> None:
     damaged = "RocksDB: Corruption: block checksum mismatch in 000010.sst"
-    assert "store repair /store" in str(RocksFault(5, damaged, "/store/consumequeue"))
-    assert "store repair" not in str(RocksFault(5, damaged, "/store/kv/rocksdb"))
-    assert "store repair" not in str(RocksFault(28, "RocksDB: No space left", "/s/consumequeue"))
+    assert "repair the store in /store" in str(RocksFault(5, damaged, "/store/consumequeue"))
+    assert "repair the store" not in str(RocksFault(5, damaged, "/store/kv/rocksdb"))
+    assert "repair the store" not in str(
+        RocksFault(28, "RocksDB: No space left", "/s/consumequeue")
+    )

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from lanemq.storage import StartRefused
+from lanemq.storage.queues.rocks._batch import Batch
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.queues.rocks._row_format import WATERMARK_KEY
+from lanemq.storage.queues.rocks._writer import BATCH_ROWS
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.testkit.storage.stages import (
     Stand,
@@ -119,7 +121,7 @@ async def test_a_start_with_rocksdb_alone_that_would_lose_messages_is_refused(
     assert "100 messages of 2 queues" in text
     assert "queue 0 of T from offset 0 on" in text
     assert "rocksdbCQDoubleWriteEnable=true" in text
-    assert "lanemq store convert DIR --to rocksdb" in text
+    assert "`convert_to_rocksdb` while no broker runs" in text
     assert "rocksdbCQAllowUncovered=true" in text
     assert not (stand.root / "abort").exists()
     async with stand.open(3, allow_uncovered=True) as store:
@@ -394,6 +396,38 @@ async def test_a_message_for_two_light_queues_has_three_units_in_each_index(
             assert_rows_agree(config)
         if stage < 3:
             assert_files_agree(config)
+
+
+@pytest.mark.parametrize("stages", [(2,), (1, 2)], ids=["as they come", "afterwards"])
+async def test_a_batch_has_so_many_rows_whatever_light_queues_messages_are_for(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch, stages: tuple[int, ...]
+) -> None:
+    """A message has a row in its own queue, and one in each light queue."""
+    names = ",".join(f"%LMQ%{number}" for number in range(60))
+    batches = list[int]()
+    put, write = Batch.put_unit, Batch.write
+
+    def put_counted(batch: Batch, *args: object) -> None:
+        batches[-1] += 1
+        put(batch, *args)  # type: ignore[arg-type]
+
+    def write_counted(batch: Batch) -> None:
+        write(batch)
+        batches.append(0)
+
+    for stage in stages:
+        batches.append(0)
+        monkeypatch.setattr(Batch, "put_unit", put_counted)
+        monkeypatch.setattr(Batch, "write", write_counted)
+        async with stand.open(stage, multi_dispatch=True) as store:
+            for number in range(60 if stage == stages[0] else 1):
+                store.put(new_message(number, properties={"INNER_MULTI_DISPATCH": names}))
+            store.commit()
+            await store.in_rocksdb(store.max_position)
+        monkeypatch.undo()
+    assert sum(batches) >= 60 * 61
+    assert max(batches) <= BATCH_ROWS + 61
+    assert_rows_agree(replace(stand.config(stages[-1]), multi_dispatch=True))
 
 
 @pytest.mark.parametrize("stages", [(1, 3), (2, 3), (3, 1), (3, 2)])

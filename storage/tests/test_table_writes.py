@@ -107,6 +107,43 @@ async def test_no_turn_of_the_loop_encodes_a_whole_table(
         assert max(turns) < STRINGS_OF_A_TURN  # at the close, too
 
 
+def offsets_in(files: SimulatedFiles) -> dict[str, dict[str, int]]:
+    members: Any = fastjson.loads(files.read_all(OFFSETS) or b"")
+    table: dict[str, dict[str, int]] = members["offsetTable"]
+    return table
+
+
+async def test_offsets_that_change_faster_than_they_are_encoded_are_not_encoded_in_one_turn(
+    open_small: OpenSmall, files: SimulatedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_table, "SLICE_BYTES", 1000)
+    with counted_turns(monkeypatch) as turns:
+        async with open_small() as store:
+            offsets = store.tables.consumer_offsets
+
+            async def change() -> None:
+                while True:
+                    for number in range(ENTRIES):
+                        put_offset(store.tables, number, 1)
+                        if number % 300 == 299:
+                            await trio.lowlevel.checkpoint()
+
+            for number in range(ENTRIES):
+                put_offset(store.tables, number, 0)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(change)
+                await offsets.persist_in_turns()
+                nursery.cancel_scope.cancel()
+            assert max(turns) < ENTRIES / 3
+            table = offsets_in(files)
+            assert len(table) == ENTRIES
+            for number in range(ENTRIES):
+                put_offset(store.tables, number, 2)
+            await offsets.persist_in_turns()
+            table = offsets_in(files)
+            assert all(queues == {"0": 2} for queues in table.values())
+
+
 def put_offset(tables: ConfigTables, number: int, value: int) -> None:
     tables.consumer_offsets.put(f"g{number}", "T", 0, value)
 

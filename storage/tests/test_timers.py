@@ -10,6 +10,7 @@ from trio.testing import MockClock
 from lanemq.storage.timer._layouts import UNIT_BYTES
 from lanemq.storage.timer._shape import TimerShape
 from lanemq.storage.timer._timers import Timers
+from lanemq.testkit.calls import calls_of_this_thread
 from lanemq.testkit.storage.disk import Crash, SimulatedFiles
 from lanemq.testkit.storage.stores import ROOT, START_MS
 from lanemq.wire import SystemTopic
@@ -89,7 +90,7 @@ class Machine:
             for one in taken:
                 offset = (one.log_position - 1000) // 100
                 if self._message_at(one.log_position) is None:
-                    continue  # as a message that is not in the log any more
+                    continue  # as a message that is no longer in the log
                 if one.rolls:
                     self.send(self.queue[offset].due_ms)
                     continue
@@ -167,6 +168,22 @@ def test_a_recall_is_given_before_what_it_recalls(machine: Machine) -> None:
         pass
     assert machine.timers.delivery.recalls(9) == [(1100, 77)]
     assert [one.log_position for one in machine.timers.delivery.take(machine.now_ms, 9)] == [1000]
+
+
+def test_no_step_reads_all_of_very_many_timers_of_one_time(machine: Machine) -> None:
+    due_ms = machine.now_ms + 5000
+    for _ in range(5000):
+        machine.send(due_ms)
+    machine.index()
+    machine.now_ms = due_ms + 1000
+    most, goes_on = 0, True
+    while goes_on:
+        with calls_of_this_thread() as calls:
+            goes_on = machine.timers.advance(machine.now_ms)
+        most = max(most, calls.count)
+    assert most <= 30_000  # three milliseconds
+    machine.run()
+    assert machine.delivered == list(range(5000))
 
 
 def test_a_slot_of_the_turn_before_is_delivered_first(machine: Machine) -> None:

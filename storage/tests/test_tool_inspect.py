@@ -240,7 +240,7 @@ async def test_tables_written_in_place_are_what_a_broker_without_rocksdb_starts_
     with pytest.raises(NotAStore, match=r"consumerOffset\.json") as refused:
         export_in_place(root)  # nothing proves that RocksDB has all that the file has
     assert "only an Apache broker has used its RocksDB" in str(refused.value)
-    assert f"`lanemq store export-metadata {root} --in-place --from rocksdb`" in str(refused.value)
+    assert "`export_in_place(overwrite=True)` is right" in str(refused.value)
     _, written = export_in_place(root, overwrite=True)
     assert [path.name for _, path in written] == [
         "topics.json",

@@ -39,7 +39,7 @@ def test_it_is_a_finding_and_a_repair_mends_it(
             assert found.severity is Severity.PROBLEM
             assert str(root / "consumequeue") in found.what
             assert "/lanemq-" not in found.what
-            assert "lanemq store repair" in found.way_on
+            assert "`repair_store`" in found.way_on
     assert faults
     report = repair_store(root)
     assert report.after is not None
@@ -88,6 +88,7 @@ async def test_a_start_that_needs_it_names_the_file_and_the_way_on(recorded: Rec
         max_hash_slots=500,
         max_index_entries=2000,
     )
-    with pytest.raises(StoreCorrupted, match=rf"\.sst .*lanemq store repair {root}"):
+    with pytest.raises(StoreCorrupted, match=r"\.sst .*`repair_store`") as refused:
         async with open_store(config):
             pass
+    assert refused.value.root == root

@@ -205,7 +205,7 @@ def test_a_deleted_queue_file_is_told(recorded: Recorded) -> None:
     found = only_problem(root)
     assert (found.kind, found.topic, found.queue_id) == ("units-behind", TOPIC, 0)
     assert found.count == 153
-    assert "lanemq store repair" in found.way_on
+    assert "`repair_store`" in found.way_on
 
 
 def test_shifted_slots_are_told_with_the_first(recorded: Recorded) -> None:

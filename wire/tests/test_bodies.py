@@ -214,6 +214,16 @@ def test_absent_and_null_members_take_the_defaults() -> None:
     assert SubscriptionGroupConfig.decode('{"groupName":"g"}').retry_max_times == 16
 
 
+@given(
+    st.lists(st.builds(MessageQueue, st.text(max_size=3), st.text(max_size=3), st.integers(-9, 9)))
+)
+def test_many_queues_are_written_as_one_is_and_read_again(queues: list[MessageQueue]) -> None:
+    one_by_one = [fastjson.dumps(queue.to_json()) for queue in queues]
+    body = LockBatchResult(tuple(queues))
+    assert body.encode() == b'{"lockOKMQSet":[' + b",".join(one_by_one) + b"]}"
+    assert LockBatchResult.decode(body.encode()) == body
+
+
 def test_a_queue_is_a_sortable_key() -> None:
     queues = [MessageQueue("b", "a", 1), MessageQueue("a", "b", 9), MessageQueue("a", "a", 10)]
     assert sorted(queues) == [queues[2], queues[1], queues[0]]

@@ -290,6 +290,19 @@ def test_frames_may_be_taken_in_parts_and_say_what_is_kept() -> None:
     assert (connection.kept_bytes, connection.is_mid_frame, connection.cuts) == (0, False, 2)
 
 
+def test_many_small_frames_are_cut_some_at_a_time() -> None:
+    """A read of 256 KiB has so many that to cut all of them took 20 ms."""
+    data = b"\0\0\0\x04\0\0\0\0" * 1000
+    splits, size_bytes = split_frames(data)
+    assert (len(splits), size_bytes) == (256, 256 * 8)
+    connection = Connection()
+    connection.receive_data(encode_frame(request(1)) * 1000 + b"\0")
+    assert len(list(itertools.islice(connection.frames(), 300))) == 300
+    assert connection.cuts == 2
+    assert len(list(connection.frames())) == 700
+    assert (connection.kept_bytes, connection.is_mid_frame, connection.cuts) == (1, True, 4)
+
+
 def test_frames_before_a_bad_one_are_given_and_then_nothing_more() -> None:
     connection = Connection()
     connection.receive_data(encode_frame(request(1)) + b"\xff" * 16)

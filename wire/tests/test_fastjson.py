@@ -289,6 +289,31 @@ def test_many_brackets_are_no_depth() -> None:
     assert fastjson.loads(json.dumps(value)) == value
 
 
+@given(
+    st.recursive(
+        st.text(alphabet='[]{}"\\ax', max_size=4) | st.integers() | st.booleans(),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.text(alphabet="[]{}a", max_size=2), inner, max_size=3)
+        ),
+        max_leaves=40,
+    ),
+    st.integers(0, 8),
+)
+def test_depth_is_told_whatever_strings_look_like(value: object, most: int) -> None:
+    def depth(value: object) -> int:
+        if isinstance(value, dict):
+            value = list(value.values())
+        return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+
+    text = json.dumps([value] + [[]] * 20)  # more brackets than levels
+    if depth(value) + 1 <= most:
+        assert fastjson.loads(text, max_depth=most) == [value] + [[]] * 20
+    elif most:
+        with pytest.raises(RemoteProtocolError, match=f"deeper than {most} levels"):
+            fastjson.loads(text, max_depth=most)
+
+
 def test_length_has_a_limit() -> None:
     with pytest.raises(RemoteProtocolError, match="at most 9"):
         fastjson.loads(b'"12345678"', max_bytes=9)

@@ -136,7 +136,7 @@ def test_numbers_that_java_takes_are_taken(text: str, number: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "truth"),
-    [("true", True), ("TRUE", True), ("false", False), ("", False), ("no", False)],
+    [("true", True), ("TRUE", True), ("false", False), ("", False), ("no", False), ("1", False)],
 )
 def test_truth_is_what_java_says_it_is(text: str, truth: bool) -> None:
     fields = {"offset": "1", "group": "g", "delayLevel": "0", "unitMode": text}

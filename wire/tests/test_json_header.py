@@ -19,7 +19,7 @@ FRAMES = st.builds(
     fields=st.dictionaries(TEXT, TEXT),
     body=st.binary(),
     remark=st.none() | TEXT,
-    language=TEXT,
+    language=st.text(st.characters(codec="utf-8"), max_size=32),
     version=INT32,
 )
 
@@ -83,6 +83,13 @@ def test_missing_and_null_ext_fields_are_none_at_all(member: bytes) -> None:
 def test_only_the_code_must_be_there() -> None:
     frame = frame_of(b'{"code":34}', b"body")
     assert frame == Frame(34, language="OTHER", version=0, body=b"body")
+
+
+@pytest.mark.parametrize("others", [b"", b',"unknown":1'])
+def test_a_language_with_a_longer_name_than_any_is_another_one(others: bytes) -> None:
+    for length, name in ((32, "J" * 32), (33, "OTHER"), (100_000, "OTHER")):
+        header = b'{"code":34,"language":"%s","version":1,"opaque":2,"flag":0%s}'
+        assert frame_of(header % (b"J" * length, others)).language == name
 
 
 @pytest.mark.parametrize("language", ["GO", "RUST", "NODE_JS", "KLINGON"])

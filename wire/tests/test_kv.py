@@ -11,12 +11,17 @@ from lanemq.wire.kv import (
     KEY_BYTES_MAX,
     VALUE_BYTES_MAX,
     Action,
+    Change,
+    ChangeKind,
+    Changes,
     LoadedEntry,
     OpType,
     Step,
+    decode_answer,
     decode_key,
     decode_load,
     decode_steps,
+    encode_answer,
     encode_key,
     encode_load,
     encode_steps,
@@ -86,3 +91,13 @@ def test_a_namespace_has_a_topic() -> None:
     assert namespace_problem("jobs-1_A") is None
     for name in ("", "a b", "%", "n" * 65):
         assert namespace_problem(name) is not None
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_kind_of_a_change_has_a_name_and_on_the_wire_its_number(number: int) -> None:
+    assert encode_answer(ChangeKind(number)) == bytes((number,))
+    sent = encode_answer(Changes([Change(0, 0, ChangeKind(number), b"k", 1)], 1))
+    (change,) = decode_answer(sent, Changes).changes
+    assert change.kind is ChangeKind(number)
+    assert change.kind == number
+    assert str(change.kind) == f"ChangeKind.{change.kind.name}"

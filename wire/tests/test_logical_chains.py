@@ -142,13 +142,13 @@ def test_segments_are_replaced_by_identity_and_take_the_index_of_their_chain() -
 
 def test_a_queue_that_is_used_again_has_its_segments_by_offset() -> None:
     chain = Chain(0, [at("b/0", 0, 0, 101, EXPIRED), at("a/0", 101, 0, 100), at("b/0", 201, 101)])
-    segments = chain.on_queue("b", 0)
+    ((queue_id, segments),) = LogicalQueues([chain]).by_queue("b").items()
+    assert queue_id == 0
     assert [s.offset_delta for s in segments] == [0, 101]
     assert segment_at(segments, 100) == segments[0]
     assert segment_at(segments, 101) == segments[1]
     assert segment_at(segments, 1 << 62) == segments[1]
     assert segment_at(segments[1:], 100) is None
-    assert LogicalQueues([chain]).by_queue("b") == {0: segments}
 
 
 def test_logical_queues_are_changed_one_chain_at_a_time() -> None:
@@ -248,10 +248,9 @@ class Migrations(RuleBasedStateMachine):
     def begin(self, broker: int, reuse: bool) -> None:
         name = f"b{broker}"
         ids = [queue_id for broker_name, queue_id in self.ends if broker_name == name]
+        used = LogicalQueues([self.chain]).by_queue(name)
         free = [
-            queue_id
-            for queue_id in ids
-            if all(s.state is EXPIRED for s in self.chain.on_queue(name, queue_id))
+            queue_id for queue_id in ids if all(s.state is EXPIRED for s in used.get(queue_id, ()))
         ]
         queue_id = free[0] if reuse and free else len(ids)
         begin = self.ends.setdefault((name, queue_id), 0)

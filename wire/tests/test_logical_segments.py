@@ -1,12 +1,22 @@
 """Offsets of a segment, row by row of the table that 5.0.0-PREVIEW's arithmetic is fixed by."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.wire import RemoteProtocolError
+from lanemq.wire import RemoteProtocolError, fastjson
 from lanemq.wire.bodies import MessageQueue
-from lanemq.wire.logical import Chain, Segment, SegmentState, check_chain, sort_key
+from lanemq.wire.bodies._body import Body
+from lanemq.wire.logical import (
+    Chain,
+    Reached,
+    Segment,
+    SegmentState,
+    check_chain,
+    sort_key,
+)
 
 QUEUE = MessageQueue("T", "broker1", 0)
 EXPIRED, READ_ONLY = SegmentState.EXPIRED, SegmentState.READ_ONLY
@@ -188,3 +198,60 @@ def test_a_segment_is_meant_where_nothing_known_of_it_is_another(
     assert meant.is_meant(said.meant) == (delta == said_delta or -1 in (delta, said_delta))
     assert not meant.is_meant(segment(delta, begin + 1, -1).meant)
     assert not meant.is_meant(f"1:{begin}")
+
+
+NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1)
+SEGMENTS = st.builds(
+    Segment,
+    st.builds(MessageQueue, st.text(max_size=3), st.text(max_size=3), st.integers(0, 99)),
+    *(NUMBERS, NUMBERS, st.sampled_from(SegmentState), NUMBERS, NUMBERS, NUMBERS, NUMBERS),
+    st.none() | st.text(max_size=3),
+    st.none() | NUMBERS,
+    st.none() | st.booleans(),
+)
+UNUSUAL: st.SearchStrategy[object] = st.sampled_from(
+    [None, True, 1.0, 1.5, "7", "x", 1 << 63, [], {}]
+)
+
+
+@given(SEGMENTS)
+def test_a_segment_is_written_as_its_declaration_says(written: Segment) -> None:
+    assert written.to_json() == Body.to_json(written)
+    assert list(written.to_json()) == list(Body.to_json(written))
+    assert fastjson.dumps([written]) == fastjson.dumps([Body.to_json(written)])
+    assert Segment.decode(fastjson.dumps(written)) == written
+
+
+@given(SEGMENTS, st.data())
+def test_a_segment_is_read_as_its_declaration_says(written: Segment, data: st.DataObject) -> None:
+    value = fastjson.loads(fastjson.dumps(written))
+    assert isinstance(value, dict)
+    name = data.draw(st.sampled_from(sorted(written.to_json())))
+    value[name] = data.draw(UNUSUAL)
+    if data.draw(st.booleans()):
+        del value[name]
+    quick, declared = (_read(read, value) for read in (Segment.from_json, _as_declared))
+    assert quick == declared
+
+
+def _as_declared(value: object) -> Segment:
+    return super(Segment, Segment).from_json(value)
+
+
+def _read(read: Callable[[object], Segment], value: object) -> Segment | str:
+    try:
+        return read(value)
+    except RemoteProtocolError as error:
+        return str(error)
+
+
+def test_a_commit_names_the_segment_that_was_read() -> None:
+    read = Segment(MessageQueue("T", "a:b", 7), 3, 182, READ_ONLY, 20, 40)
+    said = Reached(read, 219).meant
+    named = Reached.named("T", 3, 219, said)
+    assert named is not None
+    assert (named.segment.key, named.segment.delta, named.offset) == (read.key, 182, 219)
+    forced = Segment(MessageQueue("T", "c", 1), 3, 190)
+    assert named.worth(219, Chain(3, [read, forced])) == 190
+    for said in ("", "1:2:3", "1:-2:3:b", "1:2:x:b", f"{'9' * 20}:2:3:b"):
+        assert Reached.named("T", 3, 219, said) is None

@@ -316,3 +316,30 @@ def test_a_negative_size_of_properties_is_no_large_one() -> None:
     record[0:4] = len(record).to_bytes(4, "big")
     with pytest.raises(RemoteProtocolError, match="properties length"):
         decode_messages(bytes(record))
+
+
+def test_clearly_more_records_than_asked_for_are_refused_before_one_is_decoded() -> None:
+    record = encode_record(**PLAIN)
+    for asked, most in ((1, 4096), (32, 4096), (2000, 8000)):
+        assert len(decode_messages(record * most, asked=asked)) == most, "no broker is that strange"
+        for many in (record * (most + 1), record * (5 * most), record * most + b"no record"):
+            for spoiled in (many, many[:4] + b"none" + many[8:]):
+                with pytest.raises(RemoteProtocolError, match=f"more than {most} messages, where"):
+                    decode_messages(spoiled, asked=asked)
+    assert len(decode_messages(record * 5000)) == 5000, "nobody says what was asked for"
+
+
+@given(st.lists(FIELDS, max_size=3), st.data())
+def test_the_number_asked_for_changes_nothing_else(
+    all_fields: list[dict[str, Any]], drawn: st.DataObject
+) -> None:
+    data = bytearray(b"".join(encode_record(**fields) for fields in all_fields))
+    for _ in range(drawn.draw(st.integers(0, 2)) if data else 0):
+        data[drawn.draw(st.integers(0, len(data) - 1))] = drawn.draw(st.integers(0, 255))
+    outcomes: list[object] = []
+    for asked in (None, 1):
+        try:
+            outcomes.append(decode_messages(bytes(data), asked=asked))
+        except RemoteProtocolError as error:
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]

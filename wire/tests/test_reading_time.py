@@ -9,6 +9,8 @@ from functools import partial
 from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lanemq.testkit.reading_time import (
     HEARTBEAT_S,
@@ -371,6 +373,16 @@ def test_texts_that_look_like_numbers_are_read() -> None:
     rates = [number / 9000 for number in range(8000)]
     texts = [f"{rate:.17f}" for rate in rates]
     assert fastjson.loads("[" + ",".join(texts) + "]") == [float(text) for text in texts]
+
+
+@given(st.lists(st.text(alphabet='1e.5"\\[],', max_size=6), min_size=65, max_size=130))
+def test_numbers_count_outside_of_strings_and_strings_do_not(texts: list[str]) -> None:
+    names = [text + "1e308" for text in texts]
+    assert fastjson.loads(fastjson.dumps(names)) == names
+    written = [f"{fastjson.dumps(text).decode()},1e308" for text in texts]
+    for end in ("]", ',"1e308', '"'):  # the last string of two is unfinished
+        with pytest.raises(RemoteProtocolError, match="exponents"):
+            fastjson.loads("[" + ",".join(written) + end)
 
 
 @pytest.mark.parametrize("condition", SQL_CONDITIONS)

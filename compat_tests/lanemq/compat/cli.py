@@ -18,11 +18,12 @@ from lanemq.local import own_directory, print_json
 from lanemq.local.cli import CommandFailed
 
 from ._errors import CompatError
+from ._pauses import measure
 from ._soak import SoakPlan, soak
 from .clients._families import CLIENTS
 from .demo._demo import run_demo
 from .matrix._matrix import JOBS, Selection, run_cells, run_matrix
-from .matrix._report_file import write_report
+from .matrix._report_file import added_to, write_report
 from .matrix._results import CellResult, Report
 from .matrix._show import show_matrix
 from .peers._programs import missing_tools
@@ -45,6 +46,9 @@ def compat() -> None:
 @click.option("--servers", callback=_split, help="Comma-separated; all of them unless given.")
 @click.option("--scenarios", callback=_split, help="Comma-separated; all of them unless given.")
 @click.option("--report", type=click.Path(path_type=Path), help="Write .json or .html here.")
+@click.option(
+    "--add", is_flag=True, help="Keep all other cells of the report, a .json of a server."
+)
 @click.option("--target", metavar="NAMESRV", help="Use this running cluster, start no server.")
 @click.option("--jobs", default=JOBS, show_default=True, help="Cells under way at once.")
 @click.option(
@@ -57,6 +61,7 @@ def run(
     servers: tuple[str, ...],
     scenarios: tuple[str, ...],
     report: Path | None,
+    add: bool,
     target: str | None,
     jobs: int,
     logs: Path | None,
@@ -72,6 +77,8 @@ def run(
         raise CommandFailed(str(error)) from None
     if target and servers:
         raise click.UsageError("--target is the server: leave --servers out")
+    if add and (report is None or len(servers) != 1):
+        raise click.UsageError("--add needs --report, and one of --servers")
     try:
         kept = own_directory(DEFAULT_LOGS) if logs is None else logs
     except OSError as error:
@@ -98,7 +105,8 @@ def run(
         )
     show_matrix(console, cells)
     if report is not None:
-        write_report(report, Report(begun, version("lanemq"), cells))
+        found = Report(begun, version("lanemq"), cells)
+        write_report(report, added_to(report, found) if add else found)
         console.print(f"report: {report}")
     sys.exit(any(cell.outcome == "failed" for cell in cells))
 
@@ -149,6 +157,32 @@ def soak_proxies(minutes: float, every_s: float, as_json: bool) -> None:
             f"{result.longest_pause_s:.1f} s"
         )
     sys.exit(not result.is_good)
+
+
+@compat.command(name="pauses")
+@click.option("--server", default="5.3.3", show_default=True, help="Version of the brokers.")
+@click.option("--topics", default=8, show_default=True, help="Topics of which a queue moves.")
+@click.option("--moves", default=6, show_default=True, help="Times that each of them moves.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON value.")
+def pauses_of_moves(server: str, topics: int, moves: int, as_json: bool) -> None:
+    """Measure for how long a queue is not written while it moves behind a proxy."""
+    console = Console(stderr=True)
+    with tempfile.TemporaryDirectory(prefix="lanemq-pauses-") as folder:
+        run = functools.partial(measure, server, topics, moves, Path(folder), console.print)
+        try:
+            found = trio.run(run)
+        except CompatError as error:
+            raise CommandFailed(str(error)) from None
+    if as_json:
+        print_json(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        return
+    out = Console()
+    out.print(found.line("first", found.first))
+    out.print(found.line("later", found.later))
+    out.print(
+        f"between: {found.sends} sends, 50th {found.usual_p50 * 1000:.1f} ms, "
+        f"99th {found.usual_p99 * 1000:.1f} ms"
+    )
 
 
 @compat.command()

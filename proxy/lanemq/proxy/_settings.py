@@ -165,7 +165,7 @@ class Settings:
         try:
             return cls(**values)
         except ConfigError as error:
-            raise ConfigError(f"{source}: {error}") from None
+            raise type(error)(f"{source}: {error}") from None
 
     def update(self, properties: Mapping[str, str]) -> None:
         """Change some keys at run time, all or none of them; errors as ``changed``."""

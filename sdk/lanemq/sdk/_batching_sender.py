@@ -6,10 +6,10 @@ Source of the idea: Kafka's producer (linger.ms, batch.size, buffer.memory).
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Final, TypeAlias, final
 
-import msgspec
 import trio
 
 from ._errors import BatchingFailed, ClientClosed, LanemqError
@@ -20,7 +20,8 @@ from ._values import check_seconds, check_whole
 from .net._client import Client
 from .observe._log import get_logger
 from .producer._accumulator import Accumulator
-from .producer._batches import prepare_batch
+from .producer._batches import each_of, prepare_batch
+from .producer._on_sent import ForwardedOnSent, OnSent, in_on_sent
 from .producer._outgoing import Outgoing, prepare
 from .producer._selectors import target_of
 from .producer._sender import Sender
@@ -29,10 +30,6 @@ LOGGER = get_logger("lanemq.sdk.producer")
 
 ENTRY_BYTES: Final = 200
 """Bytes that a message may need in a batch beside what its fields show: ids, lengths, flags."""
-
-OnSent: TypeAlias = Callable[[Message, SendResult | LanemqError], None]
-"""Called with each posted message and what became of it; it does not wait."""
-
 
 Key: TypeAlias = tuple[str, bool, str | int | None]
 """Topic, durability and queue key of the messages that may share a batch."""
@@ -96,10 +93,12 @@ class BatchingSender:
         )
         self._open: dict[_Posted, None] = {}  # without an outcome, in the order of the calls
         self._size_bytes = 0
+        self._uncalled = self._uncalled_bytes = 0  # with an outcome; on_sent has not returned
         self._flushing = 0
         self._closed = False
         self._changed = trio.Event()  # something arrived, or has an outcome
         self._failed: list[tuple[Message, LanemqError]] = []
+        self._forwarded: ForwardedOnSent | None = None
 
     @property
     def pending(self) -> int:
@@ -109,10 +108,9 @@ class BatchingSender:
     async def send(self, message: Message, *, queue_key: str | int | None = None) -> SendResult:
         """Send a message with others of its topic; wait until it is stored.
 
-        The result is this message's own. Messages with one ``queue_key`` go to one queue, in the
-        order of the calls. A message with a delay is sent by itself. While too many messages
-        are pending, waits for room first. Raises as ``Producer.send``; one failure is that of all
-        messages of a batch. A cancelled call leaves its message to be sent.
+        The result is this message's own. Messages with one ``queue_key`` go to one queue, in order.
+        One with a delay is sent by itself. Waits for room first. Raises as ``Producer.send``; a
+        failure is that of the whole batch. A cancelled call leaves its message to be sent.
         """
         posted = await self._post(message, queue_key, None, is_awaited=True)
         await posted.done.wait()
@@ -131,9 +129,8 @@ class BatchingSender:
     ) -> None:
         """Leave a message to be sent; wait only for room.
 
-        ``on_sent`` is called with the message and its result, or its error. Without it, an error
-        is raised by the next ``flush``, or at the end of the block. Raises ``MessageRejected`` and
-        ``InvalidName`` for what cannot be sent.
+        ``on_sent`` is called with the message and its result, or its error; without it, the next
+        ``flush`` or the end of the block raises that. Raises ``MessageRejected``, ``InvalidName``.
         """
         await self._post(message, queue_key, on_sent, is_awaited=False)
 
@@ -148,6 +145,8 @@ class BatchingSender:
             await trio.lowlevel.checkpoint()
             for posted in tuple(self._open):
                 await posted.done.wait()
+            if self._forwarded is not None:
+                await self._forwarded.wait()
         finally:
             self._flushing -= 1
         failed, self._failed = self._failed, []
@@ -170,6 +169,7 @@ class BatchingSender:
         target_of(None, queue_key, ready)
         size_bytes = ENTRY_BYTES + len(ready.body) + _extras(ready)
         await trio.lowlevel.checkpoint()
+        self._check_open()  # after each wait: what is taken once the block ends is never sent
         while not self._has_room(size_bytes):
             await self._changed.wait()
             self._check_open()
@@ -191,9 +191,13 @@ class BatchingSender:
     def _has_room(self, size_bytes: int) -> bool:
         """Return whether one more message may be pending; a single one always may."""
         limits = self._limits
-        return not self._open or (
-            len(self._open) < limits.pending_messages
-            and self._size_bytes + size_bytes <= limits.pending_bytes
+        messages, pending_bytes = len(self._open), self._size_bytes
+        if not in_on_sent.get():  # there it would wait for itself
+            messages += self._uncalled
+            pending_bytes += self._uncalled_bytes
+        return not messages or (
+            messages < limits.pending_messages
+            and pending_bytes + size_bytes <= limits.pending_bytes
         )
 
     def _prepare(self, messages: list[Message]) -> Outgoing:
@@ -241,37 +245,32 @@ class BatchingSender:
         posted.done.set()
         if posted.on_sent is not None:
             try:
-                posted.on_sent(posted.given, outcome)
+                if isinstance(posted.on_sent, ForwardedOnSent):
+                    self._forwarded = posted.on_sent
+                    self._uncalled += 1
+                    self._uncalled_bytes += posted.size_bytes
+                    posted.on_sent(posted.given, outcome, partial(self._called, posted.size_bytes))
+                else:
+                    posted.on_sent(posted.given, outcome)
             except Exception:  # the application's own
                 LOGGER.exception("on_sent failed")
         elif not posted.is_awaited and isinstance(outcome, LanemqError):
             self._failed.append((posted.given, outcome))
         self._notify()
 
+    def _called(self, size_bytes: int) -> None:
+        self._uncalled -= 1
+        self._uncalled_bytes -= size_bytes
+        self._notify()
+
     def _close(self) -> None:
         self._closed = True
         self._notify()
 
-
-def each_of(result: SendResult, count: int) -> list[SendResult]:
-    """Return the results of the messages of a batch."""
-    ids, places = result.message_id.split(","), result.offset_id.split(",")
-    if len(places) != count:  # a broker may say only where the first one is
-        places = places[:1] + [""] * (count - 1)
-
-    def behind(offset: int | None, number: int) -> int | None:
-        return offset if offset is None or offset < 0 else offset + number
-
-    return [
-        msgspec.structs.replace(
-            result,
-            message_id=ids[number],
-            offset_id=places[number],
-            queue_offset=behind(result.queue_offset, number),
-            origin_offset=behind(result.origin_offset, number),
-        )
-        for number in range(count)
-    ]
+    def _drop_all(self) -> None:
+        """Have everything without a result fail, for those who wait for it: nothing is sent now."""
+        for posted in tuple(self._open):
+            self._settle(posted, ClientClosed("batching sender"))
 
 
 def _extras(message: Message) -> int:
@@ -290,15 +289,20 @@ async def open_batching_sender(
     is_closed: Callable[[], bool],
 ) -> AsyncIterator[BatchingSender]:
     """Open the sender that ``Producer.batching`` returns."""
-    async with open_quiet_nursery() as nursery:
-        batching = BatchingSender(
-            client, sender, options, nursery, limits=limits, is_closed=is_closed
-        )
-        nursery.start_soon(batching._run)
-        try:
-            yield batching
-            batching._close()
-            await batching.flush()
-        finally:
-            batching._close()
-        nursery.cancel_scope.cancel()
+    batching: BatchingSender | None = None
+    try:
+        async with open_quiet_nursery() as nursery:
+            batching = BatchingSender(
+                client, sender, options, nursery, limits=limits, is_closed=is_closed
+            )
+            nursery.start_soon(batching._run)
+            try:
+                yield batching
+                batching._close()
+                await batching.flush()
+            finally:
+                batching._close()
+            nursery.cancel_scope.cancel()
+    finally:
+        if batching is not None:
+            batching._drop_all()

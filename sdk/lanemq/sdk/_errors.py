@@ -11,6 +11,7 @@ LanemqError
  +- StagedSendFailed    messages of a stage could not be sent, and the next stage was not begun
  +- BatchingFailed      messages left to a batching sender could not be sent
  +- DecodingFailed      a body that the consumer's codec cannot decode (also a ValueError)
+ +- StoreFailed         a store of the application's own, for offsets or stages, raised
  +- MessageRejected     a message that cannot be sent as it is (also a ValueError)
  +- InvalidName         a topic, group or address that cannot be used (also a ValueError)
  +- WrongUse            a call that the state of the client does not allow
@@ -187,6 +188,11 @@ class DecodingFailed(LanemqError, ValueError):
     """A body that the codec of its consumer cannot decode; the cause is the codec's error."""
 
 
+class StoreFailed(LanemqError):
+    """A store of the application's own, for offsets or records of stages, raised; that is the
+    cause."""
+
+
 class MessageRejected(LanemqError, ValueError):
     """A message that no broker would take; the text says what to change."""
 
@@ -207,7 +213,7 @@ class NotOpened(WrongUse, AttributeError):
 
 
 class ClientClosed(WrongUse):
-    """The client was used after its block ended."""
+    """The client was used after its block ended, or an error had closed it: that is the cause."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"this {what} is closed: use it inside the block that opens it")

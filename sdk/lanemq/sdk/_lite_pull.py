@@ -22,7 +22,7 @@ from .consumer._broker_requests import answer_brokers
 from .consumer._consumer_core import ConsumerCore
 from .consumer._expressions import Expression
 from .consumer._lent import Lent
-from .consumer._message_buffer import MessageBuffer
+from .consumer._message_buffer import MessageBuffer, returned
 from .net._client import Client, now_ms, open_client
 from .net._discovery import NameServersLike
 from .net._link import Dial
@@ -50,7 +50,7 @@ class LitePullConsumer:
         self._core: ConsumerCore | None = None
         self._options = options
         self._buffer = MessageBuffer()
-        self._committed_s, self._turn = 0.0, 0
+        self._due_s, self._turn = 0.0, 0
         self._mode: str | None = None
 
     @property
@@ -79,13 +79,12 @@ class LitePullConsumer:
     def _full(self, queue: MessageQueue) -> MessageQueue:
         return queue_in(self._namespace, queue)
 
-    def _choose_mode(self, mode: str) -> None:
+    def _check_mode(self, mode: str) -> None:
         if self._mode not in (None, mode):
             raise WrongUse(
                 f"`{mode}` after `{self._mode}`: a consumer either shares queues with its group"
                 " or is assigned them; open a second one"
             )
-        self._mode = mode
 
     async def subscribe(self, topic: str, expression: Expression = "*") -> None:
         """Read ``topic``, sharing its queues with the consumers of the group.
@@ -93,21 +92,22 @@ class LitePullConsumer:
         ``expression`` is ``"*"``, tags, ``"A || B"``, or a condition, ``Sql("a > 5")``. On
         return it has its queues, unless a broker could not be asked; then it goes on trying.
         Raises ``InvalidName``, ``WrongUse`` after ``assign``, ``RefusedByBroker`` from a
-        broker that does not filter so, and ``NoRoute`` and more with ``require_route``.
+        broker that does not filter so, and ``NoRoute`` and more with ``require_route``; then
+        nothing has changed.
         """
         core = self._open
         topic = in_namespace(self._namespace, topic)
-        first = self._mode is None
-        self._choose_mode("subscribe")
-        core.subscribe(topic, expression)
-        self._buffer.reclaim()
-        for queue, held in tuple(core.rebalance.held.items()):
-            if queue.topic == topic:  # what was pulled came by another expression
-                core.rebalance.restart(queue, held.messages.commit_offset)
-        await core.join()
-        complete = await core.rebalance.divide()
-        if first:
-            core.nursery.start_soon(core.rebalance.run, complete)
+        async with core.changing:
+            self._check_mode("subscribe")
+            wanted = await core.checked_subscription(topic, expression)
+            self._mode = "subscribe"
+            core.put_subscription(wanted)
+            self._buffer.reclaim()
+            for queue, held in tuple(core.rebalance.held.items()):
+                if queue.topic == topic:  # what was pulled came by another expression
+                    now = core.rebalance.restart(queue, held.messages.commit_offset)
+                    self._buffer.replaced(held, now)
+            await core.divide()
 
     async def unsubscribe(self, topic: str) -> None:
         """Read ``topic`` no longer and leave its queues to the others of the group.
@@ -116,13 +116,10 @@ class LitePullConsumer:
         """
         core = self._open
         topic = in_namespace(self._namespace, topic)
-        if core.subscriptions.pop(topic, None) is None:
-            return
-        if self._options.auto_commit:
-            await self.commit(wait=False)
         self._buffer.reclaim()
-        await core.rebalance.give_up(topic)
-        await core.client.heartbeat()
+        if self._options.auto_commit:
+            self._note(core, topic)
+        await core.unsubscribe(topic)
 
     async def queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return all queues of ``topic`` that can be read, sorted. Raises ``NoRoute``."""
@@ -142,11 +139,13 @@ class LitePullConsumer:
         saying where the group is.
         """
         core, wanted = self._open, checked_queues(queues)
-        self._choose_mode("assign")
-        for topic in dict.fromkeys(queue.topic for queue in wanted):
-            await self.queues_of(topic)
-        await core.client.heartbeat()
-        await core.rebalance.hold_exactly(map(self._full, wanted))
+        async with core.changing:
+            self._check_mode("assign")
+            for topic in dict.fromkeys(queue.topic for queue in wanted):
+                await self.queues_of(topic)
+            self._mode = "assign"
+            await core.client.heartbeat()
+            await core.rebalance.hold_exactly(map(self._full, wanted))
 
     # Messages
 
@@ -158,7 +157,7 @@ class LitePullConsumer:
         self._check_reading()
         check_seconds("timeout_s", timeout_s, zero=True)
         self._buffer.reclaim()
-        await self._commit_in_passing()
+        self._commit_in_passing()
         await trio.lowlevel.checkpoint()  # before anything is taken that could be lost by it
         limit = self._options.poll_messages_max
         messages = self._take(self._open, limit)
@@ -179,7 +178,7 @@ class LitePullConsumer:
 
     async def __anext__(self) -> ReceivedMessage:
         self._check_reading()
-        await self._commit_in_passing()
+        self._commit_in_passing()
         self._turn += 1
         if self._turn % MESSAGES_PER_TURN == 0:
             await trio.lowlevel.checkpoint()
@@ -195,7 +194,7 @@ class LitePullConsumer:
         """Return the next messages of one queue, for an iteration in another thread."""
         self._check_reading()
         self._buffer.reclaim()
-        await self._commit_in_passing()
+        self._commit_in_passing()
         while True:
             core = self._open
             lent = self._buffer.lend(core.pauses.hold)
@@ -208,12 +207,12 @@ class LitePullConsumer:
         self._buffer.arrived = trio.Event()
         await self._buffer.arrived.wait()
 
-    async def _commit_in_passing(self) -> None:
+    def _commit_in_passing(self) -> None:
         self._buffer.everything_is_done()
-        if self._options.auto_commit:
-            interval_s = self._options.offset_persist_interval_s
-            if trio.current_time() - self._committed_s >= interval_s:
-                await self.commit(wait=False)
+        if self._options.auto_commit and (now_s := trio.current_time()) >= self._due_s:
+            self._due_s = now_s + self._options.offset_persist_interval_s
+            self._note(self._open)
+            self._open.persist_soon()
 
     async def _next(self, limit: int) -> list[ReceivedMessage]:
         """Wait for messages and return up to ``limit`` of one queue."""
@@ -243,32 +242,30 @@ class LitePullConsumer:
     ) -> None:
         """Report everything that ``poll`` returned as consumed, or what ``offsets`` say.
 
-        An offset is the next to be read. With ``wait`` the brokers have it on return; a
-        failure is logged, and the next commit makes up for it. Raises ``WrongUse`` for a queue
-        in ``offsets`` that is not read.
+        An offset is the next to be read. With ``wait`` the brokers have it on return, or a
+        failure is raised. Raises ``WrongUse`` for a queue in ``offsets`` that is not read.
         """
         core = self._open
         if offsets is None:
-            self._buffer.everything_is_done()
-            self._committed_s = trio.current_time()
-            held = core.rebalance.held
-            for queue, offset in self._buffer.positions.items():
-                if queue in held:
-                    core.offsets.update(queue, offset)
+            self._note(core)
         for queue, offset in (offsets or {}).items():
             core.offsets.update(self._checked(queue, offset), offset)
-        await core.offsets.persist(wait=wait)
+        await core.persist(wait=wait)
+
+    def _note(self, core: ConsumerCore, topic: str | None = None) -> None:
+        """Note progress behind everything that was returned, of ``topic`` alone if one is given."""
+        self._buffer.note(core.offsets, core.rebalance.held, topic)
 
     def _note_done(self, core: ConsumerCore) -> None:
         """Note progress up to the messages returned last, if an error kept it from being noted."""
         self._buffer.leave_what_is_at_hand()
-        for queue, offset in self._buffer.positions.items():
-            if queue in core.rebalance.held and offset > (core.offsets.get(queue) or 0):
+        for queue, offset in returned(core.rebalance.held):
+            if offset > (core.offsets.get(queue) or 0):
                 core.offsets.update(queue, offset)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """Return the offset that the group committed last in ``queue``; None if it never did."""
-        return await self._open.offsets.load(self._full(queue))
+        return await self._open.committed(self._full(queue))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Let ``poll`` continue from ``offset`` (counts messages) in a queue that is read.
@@ -277,8 +274,8 @@ class LitePullConsumer:
         """
         full = self._checked(queue, offset)
         self._buffer.reclaim()
-        self._open.rebalance.restart(full, offset)
-        self._buffer.move(full, offset)
+        if held := self._open.rebalance.restart(full, offset):
+            held.returned = offset
 
     def _checked(self, queue: MessageQueue, offset: int) -> MessageQueue:
         """Return the full name of ``queue``, which must be read; ``offset`` must make sense."""
@@ -312,6 +309,7 @@ class LitePullConsumer:
 
     def position(self, queue: MessageQueue) -> int:
         """Return the offset behind what was returned of one of ``queues``. Raises ``WrongUse``."""
+        self._buffer.look_at_loan()
         return _queue_progress.position_in(self._open, queue)
 
     async def end_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
@@ -320,6 +318,7 @@ class LitePullConsumer:
 
     async def lag(self) -> dict[MessageQueue, int]:
         """Return for each of ``queues`` the number of messages from its position to its end."""
+        self._buffer.look_at_loan()
         return await _queue_progress.lag_of(self._open, self.queues)
 
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
@@ -380,6 +379,7 @@ async def open_lite_pull_consumer(
                 consumer._core = core
                 answer_brokers(core, None)
                 nursery.start_soon(core.changes.run)
+                nursery.start_soon(core.rebalance.run, True)
                 nursery.start_soon(core.persist_loop)
                 nursery.start_soon(_queue_progress.report_statistics, core)
                 try:
@@ -390,7 +390,8 @@ async def open_lite_pull_consumer(
                     raise
                 core.rebalance.stop()
                 if options.auto_commit:
-                    await consumer.commit()
+                    consumer._note(core)
+                    await core.offsets.persist(wait=True)
                 nursery.cancel_scope.cancel()
         finally:
             consumer._core = None

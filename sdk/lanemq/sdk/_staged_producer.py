@@ -89,6 +89,8 @@ class StagedSender:
             if self._number and self._begins_stage():
                 await self.wait()
             await self._slots.acquire()
+            if self._is_closed():
+                raise ClientClosed("staged producer")
             self._number += 1
             self._in_flight += 1
             self._nursery.start_soon(self._deliver, message, outgoing, queue)
@@ -130,6 +132,9 @@ class StagedSender:
         except LanemqError as error:
             LOGGER.warning("cannot send %s to %s: %s", outgoing.message_id, queue, error)
             self._failures.append((message, error))
+        except trio.Cancelled:  # the block was left by an error
+            self._failures.append((message, ClientClosed("staged producer")))
+            raise
         finally:
             self._slots.release()
             self._in_flight -= 1

@@ -14,6 +14,19 @@ T = TypeVar("T")
 
 AT_ONCE: Final = 32
 """Questions that are asked side by side."""
+WIDE_BYTES: Final = 64 << 10
+"""Bytes of a body from which on it is read beside the event loop: it may take some ten
+milliseconds."""
+
+
+async def beside_if(is_long: bool, call: Callable[[], T]) -> T:
+    """Call, in a thread if that takes long: heartbeats and listeners do not wait for it."""
+    return await trio.to_thread.run_sync(call) if is_long else call()
+
+
+async def read_body(body: bytes, read: Callable[[bytes], T]) -> T:
+    """Read what a server has sent, beside the event loop where it is wide."""
+    return await beside_if(len(body) > WIDE_BYTES, partial(read, body))
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

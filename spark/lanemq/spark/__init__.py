@@ -11,6 +11,16 @@ Needs ``lanemq[spark]`` and a JDK 17.
 """
 
 from ._errors import OptionInvalid, SourceError, StoreDamaged
+from ._progress import progress_metrics
 from ._register import register
+from ._scans import ScanColumns, scan_columns
 
-__all__ = ["OptionInvalid", "SourceError", "StoreDamaged", "register"]
+__all__ = [
+    "OptionInvalid",
+    "ScanColumns",
+    "SourceError",
+    "StoreDamaged",
+    "progress_metrics",
+    "register",
+    "scan_columns",
+]

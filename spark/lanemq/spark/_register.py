@@ -3,17 +3,35 @@
 import os
 import sys
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
+
+from lanemq.local import get_logger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
 
+LOGGER: Final = get_logger("lanemq.spark")
 PYTHON: Final = "PYSPARK_PYTHON"
+REGISTERED: "Final[WeakSet[SparkSession]]" = WeakSet()
+"""The sessions that know the sources."""
 
 
-def _use_this_python(spark: "SparkSession") -> None:
-    """Let workers run this Python, unless the user has named one."""
+def _choose_python(spark: "SparkSession") -> None:
+    """Let workers on this machine run this Python, and say what to set for others, unless the user
+    has named one."""
     if PYTHON in os.environ or spark.conf.get("spark.pyspark.python", None):
+        return
+    master = spark.conf.get("spark.master", None) or ""
+    if not master.startswith("local"):
+        if master:  # else it is a session of Spark Connect
+            LOGGER.warning(
+                "%s is not set, so the executors of %s run the python3 of their PATH. If that has"
+                " no lanemq[spark], set it, before the session is made, to a Python there that has;"
+                " lanemq.spark.jobs.doctor(spark) lists what they run",
+                PYTHON,
+                master,
+            )
         return
     context = getattr(spark, "sparkContext", None)  # a session of Spark Connect has none
     if context is not None:
@@ -41,10 +59,11 @@ def register(spark: "SparkSession") -> None:
 
     Spark starts the ``python3`` of PATH as its worker unless ``PYSPARK_PYTHON`` names another. With
     a master on this machine it is set to the Python that runs this, which has the packages. On a
-    cluster the workers' Python is the cluster's business: see docs/spark.md.
+    cluster the workers' Python is the cluster's business: a warning says what to set.
     """
-    if (spark.conf.get("spark.master", "") or "").startswith("local"):
-        _use_this_python(spark)
-    for source in load_sources():
-        spark.dataSource.register(source)
+    if spark not in REGISTERED:  # Spark warns of every source that takes the place of itself
+        _choose_python(spark)
+        for source in load_sources():
+            spark.dataSource.register(source)
+        REGISTERED.add(spark)
     spark.createDataFrame([], "id int")  # what there is in public to make it the active one

@@ -2,9 +2,14 @@
 addresses of tables."""
 
 import os
+from pathlib import Path
 from typing import Final
 
+from ._errors import SourceError
+
 SCHEME: Final = "://"
+CLUSTER: Final = "rocketmq://"
+"""Before the address of the name servers of a cluster."""
 DELTA: Final = "delta:"
 """Before the path or URI of a table of Delta Lake."""
 ICEBERG: Final = "iceberg://"
@@ -37,3 +42,14 @@ def absolute(place: str) -> str:
 def is_table(place: str) -> bool:
     """Return whether a place is named as a table, and so is nothing else."""
     return place.startswith((DELTA, ICEBERG))
+
+
+def new_store(place: str) -> Path:
+    """Return the path of a store that is to be made. Raises ``SourceError`` for a place that is
+    there already, and for a URI: one process writes a store, on its own machine."""
+    if SCHEME in place:
+        raise SourceError(f"{shown(place)}: a store is written to a local path only")
+    path = Path(os.path.abspath(place))
+    if path.exists():
+        raise SourceError(f"{place} already exists: name a directory that does not")
+    return path

@@ -35,7 +35,7 @@ from .messages._messages import (
     QueryResult,
 )
 from .messages._reader import ReadLimits
-from .queues._queue_positions import LIGHT_QUEUES_MAX, light_queues
+from .queues._queue_positions import LIGHT_QUEUES_MAX, light_positions, light_queues
 from .queues.rocks._diff_report import DiffReport, QueueDiff
 from .tables._document import Document
 from .tasks._supervisor import Supervisor
@@ -89,6 +89,7 @@ __all__ = [
     "Unit",
     "Usage",
     "disk_problem",
+    "light_positions",
     "light_queues",
     "open_store",
     "parse_delay_levels",

@@ -161,8 +161,8 @@ class StoreConfig:
     allow_stale_json: bool = False
     """Let a start use JSON files though RocksDB has something newer [allowStaleJsonMetadata]."""
     allow_missing_queue_files: bool = False
-    """Let a start go on without queue files that were there at the last stop, though the log does
-    not have all of their messages any more [allowMissingQueueFiles]."""
+    """Let a start go on without queue files that were there at the last stop, though the log no
+    longer has all of their messages [allowMissingQueueFiles]."""
     config_manager_version: str | None = None
     """"v1" starts beside databases of ``config/rdb``, which lanemq does not read; None refuses
     to [configManagerVersion]."""

@@ -21,7 +21,13 @@ QUEUES_DIRECTORY: Final = "consumequeue"
 
 
 class StoreError(ShownError):
-    """Base of all of them; never raised itself."""
+    """Base of all of them; never raised itself.
+
+    Where a text says what may be done, calls of ``lanemq.storage.tools`` stand between backticks.
+    """
+
+    root: Path | None = None
+    """The store, where it is known."""
 
 
 @final
@@ -40,9 +46,10 @@ class StoreLocked(StoreError):  # noqa: N818 - a state of the store
 class StoreCorrupted(StoreError):  # noqa: N818 - a state of the store
     """A file contradicts the store's settings. Nothing was changed."""
 
-    def __init__(self, path: Path, why: str) -> None:
+    def __init__(self, path: Path, why: str, *, root: Path | None = None) -> None:
         super().__init__(f"{path}: {why}")
         self.path = path
+        self.root = root
 
 
 @final
@@ -59,8 +66,8 @@ class RocksFault(OSError):  # noqa: N818 - may be a full disk as well
         if path is None or path.name != QUEUES_DIRECTORY or "Corruption" not in str(self.strerror):
             return text
         return (
-            f"{text}: its messages are in the log: stop the broker and run `lanemq store repair "
-            f"{path.parent}`, which moves the files of this database aside, and makes it again"
+            f"{text}: its messages are in the log: stop the broker and repair the store in "
+            f"{path.parent}, which moves the files of this database aside, and makes it again"
         )
 
 

@@ -17,6 +17,7 @@ from ._errors import (
     RocksFault,
     StartRefused,
     StoreCorrupted,
+    StoreError,
     StoreLocked,
     StoreUnopened,
     is_full,
@@ -132,16 +133,20 @@ async def _started(
 
 @contextmanager
 def _explained(root: Path) -> Iterator[None]:
-    """Name the store in disk errors that do not say themselves what cannot be used."""
+    """Name the store in errors, and in disk errors that do not say what cannot be used."""
     try:
         yield
+    except StoreError as error:
+        error.root = root
+        raise
     except OSError as error:
         rows = root / "consumequeue"
         if isinstance(error, RocksFault) and error.filename == str(rows) and not is_full(error):
             raise StoreCorrupted(
                 rows,
-                f"{error.strerror}. `lanemq store repair {root}` moves the files of this database"
-                " aside, and makes it again from the log",
+                f"{error.strerror}. `repair_store` moves the files of this database aside, and"
+                " makes it again from the log",
+                root=root,
             ) from error
         if error.filename is not None and not is_full(error):
             raise

@@ -81,14 +81,14 @@ class Store:
         self._appender.write()
         self.dispatch()
 
-    def write(self) -> None:
-        """Write everything put since the last call to the log. Producers may be answered then.
-
+    def write(self) -> bool:
+        """Write everything put since the last call to the log; returns whether there was anything.
+        Producers may be answered then, where the key index is not behind: see ``KeySearch``.
         ``dispatch`` must follow before anything is read. Raises ``StoreUnwritable`` where the log
         cannot be written: then nothing of it is stored, and positions and offsets are as they
         were before.
         """
-        self._appender.write()
+        return self._appender.write()
 
     def dispatch(self) -> None:
         """Make what was written visible: in queues, in the index, to ``on_arrival``.

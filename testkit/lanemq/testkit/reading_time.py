@@ -7,10 +7,14 @@ repeated: a neighbour can slow a processor down for longer than one takes.
 """
 
 import gc
+import json
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, NamedTuple
+
+import trio
+import trio.testing
 
 REQUEST_S: Final = 0.010
 """Seconds of processor time that the texts of one request may take."""
@@ -18,12 +22,15 @@ HEARTBEAT_S: Final = 0.050
 """Seconds of processor time for those of one heartbeat."""
 
 _RUNS: Final = 5
-_MEASUREMENTS: Final = 4
+_MEASUREMENTS: Final = 8
 _GROWTH: Final = 2.5  # of what linear growth gives: a longer text may leave the caches
 _NOISE_S: Final = 0.001
 _STEPS: Final = 200_000
 _STEPS_S: Final = 0.010
 """Seconds that so many steps of a loop take on the machine for which the bounds are meant."""
+_TEXTS: Final = json.dumps([f"10.12.{number}.14:10911" for number in range(30_000)])
+_TEXTS_S: Final = 0.0028
+"""Seconds that reading so many texts takes there: a neighbour may slow down memory alone."""
 
 
 class TextReader(NamedTuple):
@@ -108,4 +115,37 @@ def slowness() -> float:
         for value in range(_STEPS):
             total += value
 
-    return max(1.0, 1.5 * time_s(step, None) / _STEPS_S)
+    steps, texts = time_s(step, None) / _STEPS_S, time_s(json.loads, _TEXTS) / _TEXTS_S
+    return max(1.0, 1.5 * steps, 1.5 * texts)
+
+
+class Steps(trio.abc.Instrument):
+    """The processor time of the longest step of a task other than the test's own."""
+
+    def __init__(self) -> None:
+        self._test = trio.lowlevel.current_task()
+        self._begun_s = time.thread_time()
+        self.longest_s = 0.0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._begun_s = time.thread_time()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is not self._test:
+            self.longest_s = max(self.longest_s, time.thread_time() - self._begun_s)
+
+
+@asynccontextmanager
+async def longest_step(found: list[float]) -> AsyncIterator[None]:
+    """Add the processor time of the longest step of the block to ``found``."""
+    steps = Steps()
+    gc.collect()
+    gc.disable()  # what other tests have left is not this request's work
+    trio.lowlevel.add_instrument(steps)
+    try:
+        yield
+        await trio.testing.wait_all_tasks_blocked()
+    finally:
+        trio.lowlevel.remove_instrument(steps)
+        gc.enable()
+    found.append(steps.longest_s)

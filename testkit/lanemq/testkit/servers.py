@@ -2,7 +2,13 @@
 
 from lanemq.compat.servers._clusters import TEST_SETTINGS
 from lanemq.compat.servers._ports import free_port
-from lanemq.compat.servers._waiting import PATIENT_CLIENT, PATIENT_PRODUCER, PATIENT_S, until
+from lanemq.compat.servers._waiting import (
+    PATIENT_CLIENT,
+    PATIENT_PRODUCER,
+    PATIENT_S,
+    patient,
+    until,
+)
 from lanemq.sdk.net._client import now_ms
 
 __all__ = [
@@ -12,5 +18,6 @@ __all__ = [
     "TEST_SETTINGS",
     "free_port",
     "now_ms",
+    "patient",
     "until",
 ]

@@ -25,13 +25,15 @@ LOOK_S: Final = 0.002
 
 
 @contextmanager
-def standalone_cluster(home: Path, environment: dict[str, str], folder: Path) -> Iterator[str]:
-    """Run a master and two workers of one core each; gives the URL. Workers come up meanwhile."""
+def standalone_cluster(
+    home: Path, environment: dict[str, str], folder: Path, *, workers: int = WORKERS
+) -> Iterator[str]:
+    """Run a master and workers of one core each; gives the URL. Workers come up meanwhile."""
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     own = ["--host", "127.0.0.1", "--webui-port", "0"]
     commands = [[MASTER, *own, "--port", str(port)]]
-    for number in range(WORKERS):
+    for number in range(workers):
         work = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{number}")]
         commands.append([WORKER, *own, *work, url])
     script = home / "bin" / "spark-class"

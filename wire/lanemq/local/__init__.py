@@ -18,11 +18,14 @@ from ._files import (
 from ._log import get_logger
 from ._print import print_block, print_indented, print_json, print_line
 from ._replacement import replace_file
+from ._suspensions import STEP_S, Suspensions, suspended_s
 
 __all__ = [
     "DIRECTORY_MODE",
     "FILE_MODE",
+    "STEP_S",
     "NotOwnDirectory",
+    "Suspensions",
     "append_file",
     "copy_file",
     "create_file",
@@ -35,6 +38,7 @@ __all__ = [
     "print_json",
     "print_line",
     "replace_file",
+    "suspended_s",
     "sync_path",
     "user_directory",
     "user_path",

@@ -191,6 +191,10 @@ class RequestCode(IntEnum):
     KV_FOLLOW = 310429  # lanemq's own
     KV_LEASES = 310430  # lanemq's own
     PROXY_STATUS = 310431  # lanemq's own: of a proxy in front of a cluster, at its port for routes
+    PROXY_MOVE_QUEUE = 310432  # lanemq's own: the same port
+    PROXY_QUEUES = 310433  # lanemq's own: the same port
+    PROXY_DRAIN_BROKER = 310434  # lanemq's own: the same port
+    PROXY_LOST_MESSAGES = 310435  # lanemq's own: the same port
 
 
 @final
@@ -264,7 +268,7 @@ class ResponseCode(IntEnum):
     USER_NOT_EXIST = 3001
     POLICY_NOT_EXIST = 3002
     KV_NAMESPACE_NOT_EXIST = 310421  # lanemq's own
-    KV_COMPACTED = 310422  # lanemq's own: changes that are not known any more
+    KV_COMPACTED = 310422  # lanemq's own: changes that are no longer known
     KV_STATE_LOST = 310423  # lanemq's own
     KV_WRITE_FORGOTTEN = 310424  # lanemq's own: too old to tell whether it was done
     KV_MOVED = 310425  # lanemq's own: the key's partition is at another broker

@@ -6,6 +6,9 @@ Source: RocketMQ 4.9.8 and 5.3.3, MixAll, TopicValidator, KeyBuilder, NamespaceU
 import re
 from typing import Final, final
 
+from ._codes import ResponseCode
+from ._errors import Refused
+
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 REPLY_POSTFIX: Final = "REPLY_TOPIC"
@@ -35,6 +38,8 @@ TOPIC_QUEUES_MAX: Final = 2048
 them."""
 ROUTE_QUEUES_MAX: Final = 1 << 16
 """Most queues of one topic, at all brokers together, that a client or a name server looks at."""
+LISTED_MAX: Final = 4096
+"""Most names, numbers or changes in one ext field: a header has room for half a million."""
 VIRTUAL_BROKERS_MAX: Final = 64
 """Most brokers at which older clients see the logical queues of a topic."""
 LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -195,6 +200,18 @@ def _problem(kind: str, name: str, max_characters: int) -> str | None:
     if not LEGAL_NAME.fullmatch(name):
         return f"the {kind} name {name!r} has characters other than letters, digits, % | _ and -"
     return None
+
+
+def listed(what: str, text: str, separator: str) -> list[str]:
+    """Return the parts of an ext field, ``what``, that is a list; empty ones too.
+
+    Raises ``Refused`` (INVALID_PARAMETER) beyond ``LISTED_MAX``, before any part is made.
+    """
+    number = text.count(separator) + 1
+    if number > LISTED_MAX:
+        remark = f"{what} lists {number}, at most {LISTED_MAX} are taken at once"
+        raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+    return text.split(separator)
 
 
 def queue_ids(count: int) -> range:

@@ -28,6 +28,18 @@ SEALED_FOR_FIELD: Final = "lanemqSealedFor"
 """The address that the sender of a sealed request has dialled, ``host:port``."""
 SEALED_AT_FIELD: Final = "lanemqSealedAt"
 """The time of a seal in milliseconds since 1970."""
+PROOF_FIELDS: Final = frozenset(
+    {
+        ACCESS_KEY_FIELD,
+        SECURITY_TOKEN_FIELD,
+        SIGNATURE_FIELD,
+        SEAL_FIELD,
+        SEALED_FOR_FIELD,
+        SEALED_AT_FIELD,
+        "OnsChannel",
+    }
+)
+"""Fields that show who sends a request: those of a client go no further than to whom it asks."""
 
 
 def signed_content(fields: Mapping[str, str], body: bytes) -> bytes:

@@ -18,12 +18,19 @@ from .._command import (
     run_bench,
     sending_options,
 )
-from ._kv import OURS, THEIRS, KvPlan, bench_kv
+from ._kv import GO, OURS, PYTHON, THEIRS, KvPlan, bench_kv
 from ._results import KV_MEASURES, KvBench, KvSize
 
 
 @click.command("kv")
 @click.option("--against", type=click.Choice([THEIRS]), help="Measure that as well, in turn.")
+@click.option(
+    "--client",
+    type=click.Choice([GO, PYTHON]),
+    default=GO,
+    show_default=True,
+    help="Ask by one program in Go, or by blocking clients of Python: the SDK's and etcd3.",
+)
 @click.option(
     "--entries",
     default=0,
@@ -35,6 +42,7 @@ from ._results import KV_MEASURES, KvBench, KvSize
 @json_option
 def kv_bench(
     against: str | None,
+    client: str,
     entries: int,
     folder: Path | None,
     rounds: int,
@@ -52,6 +60,7 @@ def kv_bench(
         seconds=seconds,
         warm_up_s=warm_up_s,
         with_etcd=against == THEIRS,
+        client=client,
         entries=entries,
         folder=folder,
     )

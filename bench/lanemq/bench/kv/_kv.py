@@ -1,13 +1,15 @@
-"""lanemq's keys and etcd's, measured in turn by the same Go program.
+"""lanemq's keys and etcd's, measured in turn by the same program, in Go or in Python.
 
 Both servers stay up for all rounds, and take turns in being first. Both make every write durable
 before they answer it (``flushDiskType=SYNC_FLUSH``; etcd knows nothing else), and both are a
 single node. etcd is the one on PATH, or else it is built from the Go module proxy. The program has
 one connection to a server, shared by 1 or 64 clients that each wait for an answer before they ask
-again. A compare-and-set replaces a key of the client's own.
+again. A compare-and-set replaces a key of the client's own. In Python the clients are threads:
+those of the SDK's blocking face, and of etcd3.
 """
 
 import shutil
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -45,6 +47,9 @@ GO_MODULE: Final = (
     "module lanemq/bench/kv\n\ngo 1.22\n\nrequire go.etcd.io/etcd/client/v3 " + ETCD_CLIENT + "\n"
 )
 SOURCES: Final = ("kv.go", "etcd.go", "lanemq.go")
+GO, PYTHON = "go", "python"
+ETCD3: Final = ("etcd3==0.12.0", "protobuf==3.20.3", "grpcio", "six", "tenacity")
+"""The blocking client of Python, and what it stands on; its messages are of protobuf 3."""
 KEYS: Final = 10_000
 VALUE_BYTES: Final = 100
 ETCD: Final = "v3.5.21"
@@ -78,6 +83,8 @@ class KvPlan:
     warm_up_s: float = 2.0
     """Seconds of each measure before the first round, which nobody reads."""
     with_etcd: bool = False
+    client: str = GO
+    """The language of the program that asks: ``GO``, or ``PYTHON`` for blocking clients."""
     entries: int = 0
     """Entries of the broker whose size is measured; 0 leaves that out."""
     folder: Path | None = None
@@ -88,7 +95,7 @@ async def bench_kv(plan: KvPlan, say: Say) -> KvBench:
     """Run the bench; raises ``lanemq.compat.CompatError`` where a server or the client fails."""
     machine = this_machine()
     missing = {}
-    if reason := missing_tools("go"):
+    if plan.client == GO and (reason := missing_tools("go")):
         raise ServerFailed(f"the program that asks for keys is in Go: {reason}")
     etcd: str | None = None
     if plan.with_etcd:
@@ -97,10 +104,10 @@ async def bench_kv(plan: KvPlan, say: Say) -> KvBench:
         except BuildFailed as error:
             missing[THEIRS] = NO_ETCD.format(error)
             say(f"etcd is not measured: {missing[THEIRS]}")
-    command = [str(await trio.to_thread.run_sync(_build))]
+    program = await trio.to_thread.run_sync(_build if plan.client == GO else _build_blocking)
     with tempfile.TemporaryDirectory(prefix="lanemq-bench-kv-", dir=plan.folder) as name:
         folder = Path(name)
-        figures = await _compare(plan, say, folder, command, etcd)
+        figures = await _compare(plan, say, folder, program, etcd)
         size = None
         if plan.entries:
             size = await measure_size(plan.entries, folder / "size", say)
@@ -119,7 +126,15 @@ async def bench_kv(plan: KvPlan, say: Say) -> KvBench:
     )
 
 
-def _build() -> Path:
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """A program that asks for keys."""
+
+    command: list[str]
+    environment: dict[str, str]
+
+
+def _build() -> _Program:
     """Build the Go program, if it is not there yet. Blocks."""
     home = files("lanemq.bench").joinpath("go")
     sources = {name: home.joinpath(name).read_text(encoding="utf-8") for name in SOURCES}
@@ -131,7 +146,19 @@ def _build() -> Path:
         run_tool(["go", "build", "-mod=mod", "-o", "kv", "."], folder=folder)
 
     recipe = [part for item in sorted(sources.items()) for part in item]
-    return built("go", "bench-kv", recipe, make) / "kv"
+    return _Program([str(built("go", "bench-kv", recipe, make) / "kv")], {})
+
+
+def _build_blocking() -> _Program:
+    """Fetch etcd3, if it is not there yet. Blocks. Raises ``BuildFailed``."""
+
+    def make(folder: Path) -> None:
+        install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
+        run_tool([sys.executable, *install, "--target=.", *ETCD3], folder=folder)
+
+    place = built("python", "etcd3", [*ETCD3, sys.version], make)
+    command = [sys.executable, "-m", "lanemq.bench.kv._blocking_client"]
+    return _Program(command, {"PYTHONPATH": str(place)})
 
 
 def _build_etcd() -> Path:
@@ -172,13 +199,15 @@ class _Figures:
 
 
 async def _compare(
-    plan: KvPlan, say: Say, folder: Path, command: list[str], etcd: str | None
+    plan: KvPlan, say: Say, folder: Path, program: _Program, etcd: str | None
 ) -> _Figures:
     async with AsyncExitStack() as stack:
-        servers = {OURS: await stack.enter_async_context(_lanemq(folder / "lanemq"))}
+        servers = {OURS: await stack.enter_async_context(_lanemq(folder / "lanemq", plan.client))}
         if etcd is not None:
             servers[THEIRS] = await stack.enter_async_context(_etcd(etcd, folder / "etcd"))
-        driver = await stack.enter_async_context(open_driver("kv", command, folder))
+        driver = await stack.enter_async_context(
+            open_driver("kv", program.command, folder, environment=program.environment)
+        )
         for name, server in servers.items():
             await _ask(driver, name, server.address, "fill", 16, 0.0)
             for measure in KV_MEASURES:
@@ -229,7 +258,7 @@ async def _ask(
 
 
 @asynccontextmanager
-async def _lanemq(folder: Path) -> AsyncIterator[_Server]:
+async def _lanemq(folder: Path, client: str) -> AsyncIterator[_Server]:
     cluster = lanemq_cluster(folder, settings=SETTINGS)
     async with (
         running(cluster),
@@ -237,7 +266,8 @@ async def _lanemq(folder: Path) -> AsyncIterator[_Server]:
     ):
         (broker,) = (await admin.cluster()).broker_addr_table.values()
         (daemon,) = cluster.daemons
-        yield _Server(broker.broker_addrs[0], daemon.pid)
+        address = broker.broker_addrs[0] if client == GO else cluster.name_server
+        yield _Server(address, daemon.pid)
 
 
 @asynccontextmanager

@@ -46,6 +46,7 @@ async def make_store(root: Path, store_type: StoreType, queues: int, per_topic: 
             )
             if number % BATCH == 0 or number == queues:
                 store.commit()
+                await store.search.caught_up()  # as senders do
                 await trio.lowlevel.checkpoint()
 
 

@@ -3,7 +3,9 @@
 Starts ``lanemq serve`` on free ports, lets the SDK and an unmodified Java client send to each
 other, and shows what arrived. Then a queue is consumed in stages, small state is kept in the
 broker, and a queue moves to another broker while clients work on it. Spark, where it is installed,
-reads the store at last. Without a JDK and Maven the SDK is the only client, visibly.
+reads the store. At the end a broker of an Apache cluster is drained behind ``lanemq proxy``, and
+stopped for good, while a Java client of 2014 goes on. Without a JDK and Maven the SDK is the only
+client, visibly.
 """
 
 import tempfile
@@ -35,6 +37,7 @@ from ..peers._drivers import java_driver
 from ..peers._programs import missing_tools, peers_required
 from ..servers._clusters import DEFAULT_LOGS, Cluster, lanemq_cluster, running
 from ..servers._waiting import PATIENT_CLIENT, PATIENT_PRODUCER
+from ._drain import Beside
 from ._kv import keep_state, show_kept
 from ._migration import move_under, show_moved
 from ._spark import read_by_spark, show_read
@@ -73,37 +76,49 @@ async def run_demo(console: Console) -> int:
         with console.status(f"fetching the Java client {JAVA_VERSION} (only the first time)"):
             command = await trio.to_thread.run_sync(java_driver, JAVA_VERSION)
     with tempfile.TemporaryDirectory(prefix="lanemq-demo-") as name:
-        folder = Path(name)
-        if command is None:
-            client, driver = "Python SDK", open_client("python", folder)
-        else:
-            client, driver = JAVA, open_driver(f"java-{JAVA_VERSION}", command, folder)
-        async with driver as driven:
-            async with running(lanemq_cluster(folder), logs=DEFAULT_LOGS) as cluster:
-                broker = cluster.broker
-                console.print(f"lanemq serve: ready after {broker.ready_after_s:.2f} s")
-                console.print(f"name server {cluster.name_server}, store {cluster.store}")
-                passages = [await _python_to_python(cluster)]
-                if command is not None:
-                    passages += await _with_java(cluster, driven)
-                staged = await consume_in_stages(cluster)
-                kept = await keep_state(cluster)
-            status = await broker.stop()
-            _show(console, passages)
-            show_staged(console, staged)
-            show_kept(console, kept)
-            moved = await move_under(client, driven, folder / "migration", logs=DEFAULT_LOGS)
-            show_moved(console, moved)
-        read = await read_by_spark(cluster.store)
-        show_read(console, read)
+        beside = Beside(Path(name) / "apache", is_possible=command is not None)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(beside.run)
+            is_fine = await _parts(console, Path(name), command)
+            if command is not None:
+                console.print("an Apache broker is drained behind a proxy meanwhile ...")
+        is_fine &= beside.show(console)
     if missing:
         console.print(f"[yellow]without Java: {missing}")
+        console.print("[yellow]not shown: an Apache broker that is drained behind lanemq proxy")
+    return int(not is_fine)
+
+
+async def _parts(console: Console, folder: Path, command: Sequence[str] | None) -> bool:
+    """Show all that needs no Apache broker; returns whether nothing differed."""
+    if command is None:
+        client, driver = "Python SDK", open_client("python", folder)
+    else:
+        client, driver = JAVA, open_driver(f"java-{JAVA_VERSION}", command, folder)
+    async with driver as driven:
+        async with running(lanemq_cluster(folder), logs=DEFAULT_LOGS) as cluster:
+            broker = cluster.broker
+            console.print(f"lanemq serve: ready after {broker.ready_after_s:.2f} s")
+            console.print(f"name server {cluster.name_server}, store {cluster.store}")
+            passages = [await _python_to_python(cluster)]
+            if command is not None:
+                passages += await _with_java(cluster, driven)
+            staged = await consume_in_stages(cluster)
+            kept = await keep_state(cluster)
+        status = await broker.stop()
+        _show(console, passages)
+        show_staged(console, staged)
+        show_kept(console, kept)
+        moved = await move_under(client, driven, folder / "migration", logs=DEFAULT_LOGS)
+        show_moved(console, moved)
+    read = await read_by_spark(cluster.store)
+    show_read(console, read)
     console.print(f"lanemq stopped, exit status {status}")
     is_fine = all(passage.verdict == "equal" for passage in passages)
     is_fine &= (
         read.is_fine and staged.verdict == "kept" and all(is_right for _, is_right in kept.values())
     )
-    return int(status != 0 or not is_fine or moved.verdict != "unnoticed")
+    return status == 0 and is_fine and moved.verdict == "unnoticed"
 
 
 async def _python_to_python(cluster: Cluster) -> Passage:

@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from lanemq.local import write_file
 
-from ._results import Report, encode_report
+from ..clients._families import CLIENTS
+from ..scenarios import SCENARIOS
+from ._results import Report, decode_report, encode_report
 
 
 def write_report(path: Path, report: Report) -> None:
@@ -15,3 +19,15 @@ def write_report(path: Path, report: Report) -> None:
         write_file(path, render_html(report.cells).encode())
     else:
         write_file(path, encode_report(report))
+
+
+def added_to(path: Path, report: Report) -> Report:
+    """Return the report in ``path``, which is of a whole run of one server, with the cells of
+    ``report`` in place of its own, in the order of a whole run.
+
+    Raises ``OSError`` and ``msgspec.MsgspecError`` for a file that is no report.
+    """
+    old = decode_report(path.read_bytes())
+    cells = {(cell.client, cell.scenario): cell for cell in [*old.cells, *report.cells]}
+    order = [(client, scenario) for client in CLIENTS for scenario in SCENARIOS]
+    return replace(old, cells=[cells[place] for place in order if place in cells])

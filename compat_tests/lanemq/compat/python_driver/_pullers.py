@@ -5,9 +5,7 @@ from lanemq.sdk.pull import Puller, open_puller
 
 from ..clients._messages import Pulled
 from ._session import Command, Session
-from ._shapes import Arguments, client_options, delivered
-
-PULL_S = 10.0
+from ._shapes import CALL_S, Arguments, client_options, delivered
 
 
 async def _open_puller(session: Session, arguments: Arguments) -> object:
@@ -35,7 +33,7 @@ async def _pull(session: Session, arguments: Arguments) -> object:
         arguments["queue_offset"],
         tags=arguments["tags"],
         max_count=arguments["max_count"],
-        timeout_s=PULL_S,
+        timeout_s=CALL_S,
     )
     return Pulled(
         status=pulled.status.value,

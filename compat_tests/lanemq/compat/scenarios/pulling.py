@@ -9,7 +9,7 @@ from ..cells._facts import asks_what_server_lacks, moves_queues, searches_by_an_
 from ..cells._scenario import expect, expect_equal, scenario
 from ..clients._messages import Outgoing, Pulled
 
-MOVED_S = 10.0
+MOVED_S = 60.0
 """A queue that is being moved is open again within this."""
 
 

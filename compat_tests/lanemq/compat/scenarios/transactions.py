@@ -8,7 +8,7 @@ from ..cells._facts import is_refused_transactions
 from ..cells._scenario import expect, expect_equal, scenario
 from ..clients._messages import Outgoing
 
-CHECKED_S = 60.0
+CHECKED_S = 120.0
 """Seconds until a producer is asked: the clusters here ask every second."""
 
 

@@ -21,6 +21,7 @@ QUESTION_S = 60.0
 LOOK_S = 5.0
 """Seconds for a starting server to answer one question, which is then asked again."""
 ROUTE_S = 60.0
+FAILED = ResponseCode.SYSTEM_ERROR
 
 
 class Control:
@@ -62,8 +63,7 @@ class Control:
 
     async def masters_of(self, topic: str) -> list[str]:
         """Return the addresses of the masters a topic is on; none if it has no route."""
-        fields = {"topic": topic}
-        reply = await self.ask(self.name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
+        reply = await self._told(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
             return []
         return _masters(_checked(reply, "route")["brokerDatas"])
@@ -74,8 +74,19 @@ class Control:
 
     async def masters(self) -> list[str]:
         """Return the addresses of all masters of the cluster."""
-        reply = await self.ask(self.name_server, RequestCode.GET_BROKER_CLUSTER_INFO, {})
+        reply = await self._told(RequestCode.GET_BROKER_CLUSTER_INFO, {})
         return _masters(_checked(reply, "cluster info")["brokerAddrTable"].values())
+
+    async def _told(self, code: int, fields: Mapping[str, str]) -> Frame:
+        """Ask the name server, again for as long as it has an error of its own: a proxy's question
+        to its name servers is given three seconds, and these may be busy."""
+        why: str | None = "no answer"
+        with trio.move_on_after(QUESTION_S):
+            while (reply := await self.ask(self.name_server, code, fields)).code == FAILED:
+                why = reply.remark
+                await trio.sleep(0.1)
+            return reply
+        raise ServerFailed(f"{self.name_server} refused request {code} to the end: {why}")
 
     async def have_registered(self) -> None:
         """Have the broker at this address register with its name servers, if it takes requests.

@@ -49,8 +49,11 @@ def _outgoing() -> int:
 LOWEST, HIGHEST = ports_below(_outgoing())
 BLOCK: Final = 16
 """Ports of a block: room for a broker's with its logical listener, 10 above."""
-OWN_MAX: Final = 128
-"""Blocks of one process, so that five processes have enough."""
+ROW_MAX: Final = 4
+"""Most blocks side by side: a proxy has a port for each of its brokers, 10 above one another."""
+OWN_MAX: Final = 64
+"""Blocks of one process, so that nine processes have enough: two runs of all tests at once, and
+what else is tried meanwhile."""
 _BELOW: Final = 2
 """Ports of a block before the main one."""
 
@@ -78,32 +81,32 @@ class Ports:
 
     def take(self, *also: int) -> int:
         """Return a port for a server that has those at the distances ``also`` as well."""
-        if also and (min(also) < -_BELOW or max(also) >= BLOCK - _BELOW):
-            raise ValueError(f"a block of ports has no room for the distances {also}")
+        count = 1 + (max(also, default=0) + _BELOW) // BLOCK
+        if count > ROW_MAX or min(also, default=0) < -_BELOW:
+            raise ValueError(f"blocks of ports have no room for the distances {also}")
         with self._lock:  # clusters are described in threads
             if also:
-                return self._reserve().first + _BELOW
+                return self._reserve(count) + _BELOW
             if not self._single:
-                first = self._reserve().first
+                first = self._reserve()
                 self._single = list(range(first, first + BLOCK))
             return self._single.pop()
 
-    def _reserve(self) -> _Block:
-        if len(self._blocks) >= OWN_MAX and (again := self._own_oldest()) is not None:
-            return again
+    def _reserve(self, count: int = 1) -> int:
+        """Reserve so many blocks side by side, and return the first port."""
+        is_one = count == 1
+        while len(self._blocks) + count > OWN_MAX and (again := self._own_oldest()) is not None:
+            if is_one:
+                return again.first
+            self._blocks.pop().reservation.close()  # others may have it, and this process too
         firsts = list(range(LOWEST, HIGHEST - BLOCK + 1, BLOCK))
         random.SystemRandom().shuffle(firsts)
         for first in firsts:
-            reservation = _reservation(first)
-            if reservation is None:
-                continue
-            block = _Block(first, reservation)
-            if block.is_free:
-                self._blocks.append(block)
-                return block
-            reservation.close()
-        if (again := self._own_oldest()) is not None:
-            return again
+            if row := _row(first, count):
+                self._blocks += row
+                return first
+        if is_one and (again := self._own_oldest()) is not None:
+            return again.first
         raise OSError(f"no free ports between {LOWEST} and {HIGHEST}")
 
     def _own_oldest(self) -> _Block | None:
@@ -117,6 +120,23 @@ class Ports:
             if block.is_free and not any(block.has(port) for port in self._single):
                 return block
         return None
+
+
+def _row(first: int, count: int) -> list[_Block]:
+    """Reserve so many blocks side by side; none where one of them is taken."""
+    row: list[_Block] = []
+    for port in range(first, first + count * BLOCK, BLOCK):
+        reservation = _reservation(port) if port + BLOCK <= HIGHEST else None
+        if reservation is None:
+            break
+        row.append(block := _Block(port, reservation))
+        if not block.is_free:
+            break
+    else:
+        return row
+    for block in row:
+        block.reservation.close()
+    return []
 
 
 def _reservation(first: int) -> socket.socket | None:

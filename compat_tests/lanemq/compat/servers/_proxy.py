@@ -9,6 +9,7 @@ from typing import Final, final
 
 import trio
 
+from .._errors import ServerFailed
 from ._apache import APACHE_VERSIONS, apache_broker
 from ._clusters import DEFAULT_LOGS, LANEMQ, Cluster, apache_cluster, apache_test_settings, running
 from ._control import Control
@@ -19,6 +20,7 @@ from ._waiting import until
 PROXY_PREFIX: Final = "lanemq-proxy:"
 SECOND_BROKER: Final = "broker-b"
 SITE_BROKERS: Final = 2
+NO_TOPIC: Final = "NoSuchTopic"
 """The brokers of a ``Site``."""
 PROXY_SERVERS: Final = (
     *(f"{PROXY_PREFIX}apache-{version}" for version in APACHE_VERSIONS),
@@ -52,14 +54,18 @@ def lanemq_proxy(
     peers: Sequence[str] = (),
     leave_s: int = 0,
     settle_s: int | None = None,
+    moves: bool = False,
     workers: int = 1,
     tls_config: Path | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Daemon:
     """Describe ``lanemq proxy`` at ``127.0.0.1:port``; its ports for brokers are any free ones.
 
-    With ``settle_s`` it keeps the order of queues. ``tls_config`` is its file of settings for TLS,
-    and ``tls`` is spoken when it is asked whether it is ready.
+    There is room for six brokers, added ones among them.
+
+    With ``settle_s`` it keeps the order of queues, with ``moves`` these can move besides.
+    ``tls_config`` is its file of settings for TLS, and ``tls`` is spoken when it is asked whether
+    it is ready.
     """
     command = [
         *LANEMQ,
@@ -67,11 +73,12 @@ def lanemq_proxy(
         *("--upstream", upstream),
         *("--host", "127.0.0.1"),
         *("--port", str(port)),
-        *("--broker-port", str(free_port(1, -2, 10))),
+        *("--broker-port", str(free_port(1, -2, *range(10, 60, 10)))),
         *("--data", str(folder)),
         *("--leave-seconds", str(leave_s)),
         *("--http-port", "-1"),
         *(() if settle_s is None else ("--logical", "--settle-seconds", str(settle_s))),
+        *(("--moves",) if moves else ()),
         *("--workers", str(workers)),
         *(argument for peer in peers for argument in ("--peer", peer)),
         *(("--tls-config", str(tls_config)) if tls_config else ()),
@@ -114,10 +121,17 @@ class Site:
     """The route ports of the proxies."""
 
     async def agree(self) -> None:
-        """Wait until all proxies tell clients the same addresses: then they know one another."""
+        """Wait until all proxies tell clients the same addresses, since they know one another then,
+        and routes."""
 
         async def told() -> bool:
-            answers = [await Control(one).masters() for one in self.addresses]
+            controls = [Control(one) for one in self.addresses]
+            answers = [await one.masters() for one in controls]
+            try:
+                for one in controls:
+                    await one.masters_of(NO_TOPIC)
+            except ServerFailed:  # the order of queues is not known yet
+                return False
             return all(len(one) == SITE_BROKERS and one == answers[0] for one in answers)
 
         await until(told)
@@ -130,6 +144,7 @@ async def site(
     proxies: int = 1,
     leave_s: int = 0,
     settle_s: int | None = None,
+    moves: bool = False,
     workers: int = 1,
     version: str = "5.3.3",
 ) -> AsyncIterator[Site]:
@@ -146,6 +161,7 @@ async def site(
             peers=[one for one in addresses if not one.endswith(f":{port}")],
             leave_s=leave_s,
             settle_s=settle_s,
+            moves=moves,
             workers=workers,
         )
         for port in ports

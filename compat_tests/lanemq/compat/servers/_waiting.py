@@ -18,7 +18,14 @@ PATIENT_CLIENT: Final = ClientOptions(
 PATIENT_PRODUCER: Final = ProducerOptions(send_timeout_s=CALL_S, client=PATIENT_CLIENT)
 
 
-async def until(holds: Callable[[], Awaitable[bool]], *, within_s: float = 90.0) -> None:
+def patient(name_server: str) -> str:
+    """Return a name server as programs get it that are run as they stand: a connection string by
+    which their calls take as long as those of a test may."""
+    times = ("send_timeout_s", "call_timeout_s", "connect_timeout_s")
+    return f"rocketmq://{name_server}/?" + "&".join(f"{name}={PATIENT_S}" for name in times)
+
+
+async def until(holds: Callable[[], Awaitable[bool]], *, within_s: float = 180.0) -> None:
     """Ask again and again until ``holds``. Raises ``trio.TooSlowError`` after ``within_s``."""
     with trio.fail_after(within_s):
         while not await holds():  # noqa: ASYNC110 - nobody could set an event

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lanemq.sdk.admin import AdminClient, PullStatus, open_admin
-from lanemq.wire import RequestCode
+from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import (
     ConsumerOffsetTable,
     MessageQueue,
@@ -13,6 +13,7 @@ from lanemq.wire.bodies import (
 )
 from lanemq.wire.message import StoredMessage
 
+from .._errors import ServerFailed
 from ..servers._control import Control
 
 Queue = tuple[str, int]
@@ -139,8 +140,10 @@ async def read_queue(
 
 
 async def committed_offsets(address: str) -> Committed:
-    """Ask how far all groups of a broker are."""
+    """Ask how far all groups of a broker are. Raises ``ServerFailed`` where it does not tell."""
     frame = await Control(address).ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET, {})
+    if frame.code != ResponseCode.SUCCESS:
+        raise ServerFailed(f"{address} does not tell offsets: {frame.remark}")
     table = ConsumerOffsetTable.decode(frame.body).offset_table
     return {
         (group, topic): dict(queues)

@@ -9,10 +9,10 @@ from typing import Final, final
 
 from lanemq.wire import RETRY_PREFIX
 from lanemq.wire.bodies import DataVersion
-from lanemq.wire.kv import KeyRule, parse_rule
+from lanemq.wire.kv import KeyRule, all_keys, parse_rule
 
 from ._addresses import WhiteList
-from ._key_rules import KeyRules
+from ._key_rules import KeyPermissions
 from ._signature_check import SignatureCheck
 
 DENY: Final = 0
@@ -38,24 +38,28 @@ class Account:
     signatures: SignatureCheck
     """The check by its secret key, which is nowhere else."""
     white_list: WhiteList
-    """Addresses from which its requests may do everything, signed or not."""
+    """Addresses from which its requests may do everything, signed or not; never wrongly signed."""
     is_admin: bool
     default_topic_permission: int
     default_group_permission: int
     permissions: Mapping[str, int]
     """Topic, keys of a namespace, or retry topic of a group -> permission. An administrator
     without any may do everything; one with some may do what they say."""
-    key_rules: Mapping[str, KeyRules] = field(init=False)
-    """Namespace -> the keys of it that permissions name."""
+    keys: Mapping[str, KeyPermissions] = field(init=False)
+    """Namespace -> the permissions for its keys, where some name keys of it."""
 
     def __post_init__(self) -> None:
-        found: dict[str, list[KeyRule]] = {}
-        for resource in self.permissions:
+        found: dict[str, dict[KeyRule, int]] = {}
+        for resource, permission in self.permissions.items():
             named = parse_rule(resource)
             if named is not None:
-                found.setdefault(named[0], []).append(named[1])
-        rules = {namespace: KeyRules(named) for namespace, named in found.items()}
-        object.__setattr__(self, "key_rules", rules)
+                found.setdefault(named[0], {})[named[1]] = permission
+        keys = {one: KeyPermissions(rules, self.of_all(one)) for one, rules in found.items()}
+        object.__setattr__(self, "keys", keys)
+
+    def of_all(self, namespace: str) -> int:
+        """Return the permission for the keys of a namespace that no other names."""
+        return self.permissions.get(all_keys(namespace), self.default_topic_permission)
 
 
 @final

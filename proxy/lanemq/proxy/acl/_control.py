@@ -81,6 +81,8 @@ class AccountControl:
         self.accounts: Accounts = files.read()
         """The accounts in force."""
         self._reading = trio.Lock()
+        self._unseen = ""
+        """The last error of a file that could not be looked at; "" where all can be."""
         self.refusals = Refusals()
 
     @property
@@ -134,7 +136,14 @@ class AccountControl:
     async def look(self) -> None:
         """Read the files again if one has changed since the last look, once they stay the same."""
         async with self._reading:
-            stamp = await trio.to_thread.run_sync(lambda: stamp_of(self._files.paths()))
+            try:
+                stamp = await trio.to_thread.run_sync(lambda: stamp_of(self._files.paths()))
+            except ConfigError as error:
+                if str(error) != self._unseen:
+                    self._unseen = str(error)
+                    LOGGER.error("%s; the accounts read before stay in force", error)
+                return
+            self._unseen = ""
             if stamp == self._stamp:
                 return
             self._stamp = stamp
@@ -151,7 +160,7 @@ class AccountControl:
         """Return the contents of the files once they stay the same. Raises ``ConfigError``."""
         data = await trio.to_thread.run_sync(self._files.data)
         while True:
-            is_whole = all(text.endswith((b"\n", b"\r")) for text in data.values() if text)
+            is_whole = all(text.endswith((b"\n", b"\r")) for text in data.values())
             await trio.sleep(SETTLED_S if is_whole else UNFINISHED_S)
             again = await trio.to_thread.run_sync(self._files.data)
             if again == data:

@@ -5,6 +5,7 @@ Source: RocketMQ 4.9.8, PlainPermissionManager, AclFileWatchService.
 
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,20 +40,22 @@ class AccountFiles:
         self._home = home
 
     def paths(self) -> list[Path]:
-        """Return the files that exist, those of ``conf/acl`` first, in the order of their names.
+        """Return the files, those of ``conf/acl`` first, in the order of their names.
 
-        Hidden directories are left out: mounted volumes keep their versions there.
+        Links are followed; hidden files and directories are left out: mounted volumes keep their
+        versions there. Raises ``ConfigError`` for what cannot be looked at: a file that nobody
+        sees would count as deleted, and leave its accounts to what other files say of them.
         """
-        directory = self._home / _DIRECTORY
-        found = sorted(
-            path
-            for path in directory.rglob("*")
-            if path.suffix in _SUFFIXES
-            and not any(part.startswith(".") for part in path.relative_to(directory).parts)
-            and path.is_file()
-        )
-        main = self._home / _MAIN_FILE
-        return [*found, main] if main.is_file() else found
+        try:
+            found = sorted(_below(self._home / _DIRECTORY, set()))
+            if _is_there(self.main):
+                found.append(self.main)
+            for path in found:
+                if not stat.S_ISREG(path.stat().st_mode):
+                    raise ConfigError(f"{path} is no file")
+        except OSError as error:
+            raise ConfigError(f"{error.filename} cannot be read: {error.strerror}") from error
+        return found
 
     @property
     def main(self) -> Path:
@@ -101,6 +104,32 @@ class AccountFiles:
             )
         files = [(path, read_account_file(text, source=str(path))) for path, text in data.items()]
         return _together(files)
+
+
+def _below(directory: Path, above: set[tuple[int, int]]) -> Iterator[Path]:
+    """Iterate over the account files below a directory, where there is one."""
+    if not _is_there(directory):
+        return
+    found = directory.stat()
+    identity = found.st_dev, found.st_ino
+    if identity in above:
+        return  # a link to a directory that it is in
+    for entry in os.scandir(directory):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _below(Path(entry.path), above | {identity})
+        elif Path(entry.name).suffix in _SUFFIXES:
+            yield Path(entry.path)
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether there is something, which may be a link to nowhere. Raises ``OSError``."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 @contextmanager

@@ -1,15 +1,20 @@
-"""The rules about keys: which of them decides about a key, and which keys of a span to ask about.
+"""The rules about keys: what they decide about one key, or about all keys from one to another.
 
 Of the rules that are about a key the nearest decides: the one that names it, else the longest
-beginning of it. So the decisions about the keys of a span change only at rules: it is enough to
-ask at each of those within it, and about the keys that none of these is about.
+beginning of it. So the decision changes only where the keys of a rule begin or end, and is the
+same for all keys of the stretch between two such places. A span of keys is looked up among these,
+however many there are: a request may have thousands.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple, final
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import final
 
-from lanemq.wire.kv import KeyRule, KeySpan, parse_rule, rule_name
+from lanemq.wire.kv import KeyRule, KeySpan, after_key, parse_rule, rule_name
+
+Decision = bool | None
+"""Allowed or denied; None where nothing decides."""
 
 
 def checked_resource(name: str) -> str:
@@ -22,61 +27,74 @@ def checked_resource(name: str) -> str:
 
 
 @final
-class Point(NamedTuple):
-    """A key; or with ``is_prefix`` the keys that begin so and that no nearer rule is about."""
+class KeyDecisions:
+    """The decisions about the keys of a namespace, by layers of rules: the first layer decides
+    that has a decision. Each has the one about keys that none of its rules is about, too."""
 
-    key: bytes
-    is_prefix: bool
+    def __init__(self, layers: Iterable[tuple[Mapping[KeyRule, bool], Decision]]) -> None:
+        changes = [_changes(rules, otherwise) for rules, otherwise in layers]
+        self._begins = sorted({b"", *(begin for one in changes for begin in one)})
+        said: list[Decision] = [None] * len(changes)
+        self._decisions: list[Decision] = []
+        for begin in self._begins:
+            said = [one.get(begin, last) for one, last in zip(changes, said, strict=True)]
+            self._decisions.append(next((one for one in said if one is not None), None))
+        refused = len(self._begins)
+        self._refused = [refused] * refused
+        """For each stretch the first one, from it on, that is not allowed."""
+        for index in reversed(range(len(self._begins))):
+            refused = refused if self._decisions[index] else index
+            self._refused[index] = refused
+
+    def about(self, span: KeySpan) -> Decision:
+        """Return whether all keys of a span are allowed, or with ``is_any`` some key; where they
+        are not, the decision about the first that is not."""
+        if span.is_any:
+            found = set(self._decisions)
+            return True if True in found else False if False in found else None
+        first = bisect_right(self._begins, span.begin) - 1
+        refused = self._refused[first]
+        if refused == len(self._begins):
+            return True
+        if refused > first and span.end is not None and self._begins[refused] >= span.end:
+            return True
+        return self._decisions[refused]
 
 
 @final
-class KeyRules:
-    """The rules about the keys of one namespace, as a whole or in part left away."""
+class KeyPermissions:
+    """The permissions of an account for the keys of one namespace, as a whole or in part left
+    away."""
 
-    def __init__(self, rules: Iterable[KeyRule]) -> None:
-        self._rules = sorted(set(rules))
-        self._named = frozenset(self._rules)
-        lengths = {len(rule.key) for rule in self._rules if rule.is_prefix}
-        self._lengths = sorted(lengths, reverse=True)
+    def __init__(self, rules: Mapping[KeyRule, int], otherwise: int) -> None:
+        self._rules = rules
+        self._otherwise = otherwise
+        self._decisions = cache(self._decided)
 
-    def about(self, point: Point) -> Iterator[KeyRule]:
-        """Iterate over the rules that are about a point, the nearest first."""
-        key, named = point.key, self._named
-        exact = KeyRule(key, is_prefix=False)
-        if not point.is_prefix and exact in named:
-            yield exact
-        for length in self._lengths:
-            if length <= len(key) and (rule := KeyRule(key[:length], is_prefix=True)) in named:
-                yield rule
+    def allow(self, span: KeySpan, needed: int) -> bool:
+        """Return whether a span may be used, for which one of the permissions is needed."""
+        return bool(self._decisions(needed).about(span))
 
-    def points(self, span: KeySpan) -> Iterator[Point]:
-        """Iterate over the points of a span: its sender may touch all of it if it may touch
-        each."""
-        begin, end = span.begin, span.end
-        if end is not None and end <= begin + b"\0":  # one key; or none, which is not refused more
-            yield Point(begin, is_prefix=False)
-            return
-        base = _common(begin, end)
-        yield Point(base, is_prefix=True)
-        # One that contains the whole span is no longer than its base; others begin within it, or
-        # before, with the begin in it.
-        for length in range(len(base) + 1, len(begin) + 1):
-            if KeyRule(begin[:length], is_prefix=True) in self._named:
-                yield Point(begin[:length], is_prefix=True)
-        for rule in self._rules[bisect_left(self._rules, (begin, False)) :]:
-            if end is not None and rule.key >= end:
-                break
-            yield Point(rule.key, rule.is_prefix)
+    def _decided(self, needed: int) -> KeyDecisions:
+        rules = {rule: bool(held & needed) for rule, held in self._rules.items()}
+        return KeyDecisions([(rules, bool(self._otherwise & needed))])
 
 
-def _common(begin: bytes, end: bytes | None) -> bytes:
-    """Return the longest beginning of ``begin`` that all keys up to ``end`` have."""
-    if end is None:
-        return begin if not begin.strip(b"\xff") else b""
-    size = next((n for n, (a, b) in enumerate(zip(begin, end, strict=False)) if a != b), None)
-    if size is None:  # one begins with the other
-        return begin
-    if end != begin[:size] + bytes((begin[size] + 1,)):
-        return begin[:size]
-    rest = begin[size + 1 :]
-    return begin[: len(begin) - len(rest.lstrip(b"\xff"))]
+def _changes(rules: Mapping[KeyRule, bool], otherwise: Decision) -> dict[bytes, Decision]:
+    """Return the keys from which on rules decide otherwise than before, with the decision."""
+    changes: dict[bytes, Decision] = {b"": otherwise}
+    around: list[tuple[bytes | None, bool]] = []
+    """The rules about the keys at hand, the nearest last: where each ends, and its decision."""
+
+    def close(key: bytes | None) -> None:
+        while around and (end := around[-1][0]) is not None and (key is None or end <= key):
+            around.pop()
+            changes[end] = around[-1][1] if around else otherwise
+
+    # A beginning stands before what is within it, so before a rule that names it as a key.
+    for rule in sorted(rules, key=lambda one: (one.key, not one.is_prefix)):
+        close(rule.key)
+        around.append((after_key(rule.key) if rule.is_prefix else rule.key + b"\0", rules[rule]))
+        changes[rule.key] = rules[rule]
+    close(None)
+    return changes

@@ -49,6 +49,8 @@ ACCOUNTS_MAX: Final = 10_000
 
 PERMISSIONS_MAX: Final = 1000
 """Topics, or groups, that one request may give an account permissions of."""
+PERMISSION_CHARACTERS_MAX: Final = 1000
+"""Characters of one of them: a name has 255 at most."""
 
 _ACCOUNT_FAILED: Final = "The accesskey[{}] corresponding to accessConfig has been {} failed."
 _WHITE_FAILED: Final = "The globalWhiteAddresses[{}] has been updated failed."
@@ -220,10 +222,15 @@ def _checked_address(text: str | None) -> str | None:
 def _checked_permissions(text: str | None) -> Sequence[str] | None:
     if text is None:
         return None
+    count = text.count(",") + 1
+    if count > PERMISSIONS_MAX:
+        raise ValueError(f"{count} permissions, at most {PERMISSIONS_MAX} are taken at once")
     entries = _split(text)
-    if len(entries) > PERMISSIONS_MAX:
-        raise ValueError(f"{len(entries)} permissions, at most {PERMISSIONS_MAX} are taken at once")
     for entry in entries:
+        if len(entry) > PERMISSION_CHARACTERS_MAX:
+            raise ValueError(
+                f"a permission of {len(entry)} characters, at most {PERMISSION_CHARACTERS_MAX}"
+            )
         parts = [part for part in entry.split("=") if part]
         if len(parts) != 2:
             raise ValueError(

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final, NamedTuple, final
 
 from lanemq.wire import Refused
-from lanemq.wire.kv import keys_between
+from lanemq.wire.kv import all_keys
 from lanemq.wire.logical import parse_progress_topic
 
 
@@ -134,6 +134,6 @@ def replies_to(group: str) -> Touched:
     return Touched(Object.PRODUCERS, group, Use.REPLY)
 
 
-def reads_keys(namespace: str, begin: bytes = b"", end: bytes | None = None) -> Touched:
-    """Return what it touches to read the keys from ``begin`` up to, but without, ``end``."""
-    return Touched(Object.TOPIC, keys_between(namespace, begin, end), Use.CONSUME)
+def reads_keys(namespace: str) -> Touched:
+    """Return what it touches to read all keys of a namespace."""
+    return Touched(Object.TOPIC, all_keys(namespace), Use.CONSUME)

@@ -13,16 +13,17 @@ from lanemq.wire import (
     DLQ_PREFIX,
     INNER_PRODUCER_PREFIXES,
     RETRY_PREFIX,
+    SIGNATURE_FIELD,
     group_behind,
+    has_only_offsets,
 )
 from lanemq.wire.frame import Frame
-from lanemq.wire.kv import KeySpan, all_keys, parse_span, rule_name
+from lanemq.wire.kv import KeySpan, parse_span, span_text
 from lanemq.wire.logical import SERVERS_FIELDS
 from lanemq.wire.message import group_of_stage_group
 
 from ..net._dispatch import not_supported
 from ._accounts import DENY, PUB, SUB, Account, Accounts
-from ._key_rules import Point
 from ._named import must_be_named
 from ._needs import ADMIN, READERS
 from ._rights import Object, Touched, Use
@@ -45,11 +46,13 @@ def refusal_of(accounts: Accounts, frame: Frame, host: str) -> str | None:
     account = accounts.by_key.get(access_key)
     if account is None:
         return _no_account(access_key)
-    if account.white_list and account.white_list.admits(host):
+    is_vouched_for = _vouches(account, host)
+    # A signature is looked at in any case: through a proxy, its address is every client's.
+    if is_vouched_for and SIGNATURE_FIELD not in fields:
         return None
     if not account.signatures.is_signed(frame):
         return f"Check signature failed for accessKey={access_key}"
-    return _lacking(account, frame)
+    return None if is_vouched_for else _lacking(account, frame)
 
 
 def signer_of(accounts: Accounts, frame: Frame, host: str) -> str:
@@ -58,10 +61,10 @@ def signer_of(accounts: Accounts, frame: Frame, host: str) -> str:
     if accounts.white_list and accounts.white_list.admits(host):
         return ""
     access_key = frame.fields.get(ACCESS_KEY_FIELD, "")
+    if SIGNATURE_FIELD in frame.fields:
+        return access_key
     account = accounts.by_key.get(access_key)
-    if account is not None and account.white_list and account.white_list.admits(host):
-        return ""
-    return access_key
+    return "" if account is not None and _vouches(account, host) else access_key
 
 
 def mark_of(accounts: Accounts, access_key: str, host: str) -> str:
@@ -69,7 +72,7 @@ def mark_of(accounts: Accounts, access_key: str, host: str) -> str:
     if accounts.white_list and accounts.white_list.admits(host):
         return ""
     account = accounts.by_key.get(access_key)
-    if account is None or (account.white_list and account.white_list.admits(host)):
+    if account is None or _vouches(account, host):
         return ""
     return account.signatures.mark
 
@@ -94,7 +97,7 @@ def is_limited(accounts: Accounts, access_key: str, host: str) -> bool:
     account = accounts.by_key.get(access_key)
     if account is None:
         return True
-    if account.white_list and account.white_list.admits(host):
+    if _vouches(account, host):
         return False
     return not account.is_admin or bool(account.permissions)
 
@@ -108,8 +111,15 @@ def lacking_of(accounts: Accounts, access_key: str, touched: Touched) -> str | N
         return _lacking_producers(accounts, account, touched)
     if touched.kind is Object.GROUP:
         return _lacks(account, RETRY_PREFIX + touched.name, SUB)
+    if has_only_offsets(touched.name) and touched.use is not Use.UPDATE:
+        return None if account.is_admin else f"No default permission for topic:{touched.name}"
     is_retry = touched.name.startswith(RETRY_PREFIX)  # who consumes as a group may write to it
     return _lacks(account, touched.name, SUB if is_retry else _PERMISSIONS[touched.use])
+
+
+def _vouches(account: Account, host: str) -> bool:
+    """Return whether an address alone is enough for an account."""
+    return bool(account.white_list) and account.white_list.admits(host)
 
 
 def _lacking(account: Account, frame: Frame) -> str | None:
@@ -143,7 +153,7 @@ def servers_only(frame: Frame) -> str:
     return f"No permission for the field {name}: only servers, which may do everything, say it"
 
 
-def _lacks(account: Account, resource: str, needed: int) -> str | None:
+def _lacks(account: Account, resource: str | KeySpan, needed: int) -> str | None:
     """Return why an account may not use a topic, or a group by its retry topic.
 
     A group's dead letters and its stage records are the group's, as is whatever ``group_behind``
@@ -151,9 +161,10 @@ def _lacks(account: Account, resource: str, needed: int) -> str | None:
     all others wait, or their replies are kept, are read by accounts with a permission that names
     them. Who uses the topic of a namespace of keys touches all of these.
     """
-    span = parse_span(resource)
+    span = parse_span(resource) if isinstance(resource, str) else resource
     if span is not None:
-        return _lacks_keys(account, span, resource, needed)
+        return _lacks_keys(account, span, needed)
+    assert isinstance(resource, str), resource
     owned = account.permissions.get(resource)
     if owned is None and resource.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         needed = SUB if resource.startswith(DLQ_PREFIX) else needed
@@ -174,28 +185,14 @@ def _lacks(account: Account, resource: str, needed: int) -> str | None:
     return f"No default permission for {'group' if is_group else 'topic'}:{name}"
 
 
-def _lacks_keys(account: Account, span: KeySpan, resource: str, needed: int) -> str | None:
+def _lacks_keys(account: Account, span: KeySpan, needed: int) -> str | None:
     """Return why an account may not use keys."""
-    rules = account.key_rules.get(span.namespace)
-    if rules is None:
-        is_allowed = bool(_owned(account, span.namespace) & needed)
+    keys = account.keys.get(span.namespace)
+    if keys is None:
+        is_allowed = bool(account.of_all(span.namespace) & needed)
     else:
-        held = (_held(account, span.namespace, point) for point in rules.points(span))
-        is_allowed = (any if span.is_any else all)(owned & needed for owned in held)
-    return None if is_allowed else f"No default permission for topic:{resource}"
-
-
-def _held(account: Account, namespace: str, point: Point) -> int:
-    """Return the permission of the nearest rule about keys, or that of their namespace."""
-    nearest = next(account.key_rules[namespace].about(point), None)
-    if nearest is None:
-        return _owned(account, namespace)
-    return account.permissions[rule_name(namespace, nearest)]
-
-
-def _owned(account: Account, namespace: str) -> int:
-    whole = all_keys(namespace)
-    return account.permissions.get(whole, account.default_topic_permission)
+        is_allowed = keys.allow(span, needed)
+    return None if is_allowed else f"No default permission for topic:{span_text(span)}"
 
 
 def _lacking_producers(accounts: Accounts, account: Account, touched: Touched) -> str | None:

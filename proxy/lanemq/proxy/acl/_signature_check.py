@@ -20,6 +20,7 @@ from lanemq.wire import (
     SIGNATURE_FIELD,
     UNIQUE_KEY_FIELD,
     UNSIGNED_FIELDS,
+    RequestCode,
     seal,
     sealed_content,
 )
@@ -89,7 +90,7 @@ class SignatureCheck:
 
         One with a seal needs no signature; ``misdirected`` tells whom it is for.
         Java clients since 4.9.4 sign a flag of queries that earlier ones add afterwards: it may
-        be signed or not.
+        be signed or not. The body, which may be long, is hashed once for any other request.
         """
         given = frame.fields.get(SEAL_FIELD)
         if given is not None:
@@ -98,15 +99,15 @@ class SignatureCheck:
             return hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
         names = tuple(frame.fields)
         order = self._orders.get(names)
-        if order is not None and self._fits(order(frame.fields), frame):
-            return True
-        for unsigned in _UNSIGNED:
+        if order is not None:
+            return self._fits(order(frame.fields), frame)
+        is_flagged = UNIQUE_KEY_FIELD in names and frame.code == RequestCode.QUERY_MESSAGE
+        for unsigned in _UNSIGNED if is_flagged else _UNSIGNED[1:]:
             signed = sorted(name for name in names if name not in unsigned)
             if self._fits([frame.fields[name] for name in signed], frame):
-                self._remember(names, signed)
+                if UNIQUE_KEY_FIELD not in names:
+                    self._remember(names, signed)
                 return True
-            if UNIQUE_KEY_FIELD not in frame.fields:
-                break
         return False
 
     def _fits(self, values: Iterable[str], frame: Frame) -> bool:

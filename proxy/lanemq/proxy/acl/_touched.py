@@ -10,6 +10,7 @@ from typing import Generic, TypeVar, final
 
 from lanemq.wire import RETRY_PREFIX, Refused, RemoteProtocolError, ResponseCode
 from lanemq.wire.frame import Frame
+from lanemq.wire.kv import KeySpan
 from lanemq.wire.logical import PROGRESS_PREFIX, parse_progress_topic
 from lanemq.wire.requests import (
     REQUESTS,
@@ -34,14 +35,25 @@ cannot be read."""
 NeedOf = Callable[[Touch, Kind], Callable[[str], tuple[NeedT, ...]]]
 """Returns the function from the name of an object, of a kind that the touch names, to the need of
 it, or to none where it is free."""
+KeysNeedOf = Callable[[Touch], Callable[[KeySpan], NeedT]]
+"""Returns the function from keys of a namespace to the need of them."""
 
 
-def readers(need_of: NeedOf[NeedT]) -> dict[int, Reader[NeedT]]:
+def keeps_offsets(touch: Touch) -> bool:
+    """Return whether a topic is named for the offsets that are kept under its name."""
+    return isinstance(touch.source, Field) and touch.source.names_progress
+
+
+def readers(need_of: NeedOf[NeedT], keys_need_of: KeysNeedOf[NeedT]) -> dict[int, Reader[NeedT]]:
     """Return the readers of all requests that declare what they touch, by code."""
     return {
         # The handler asks for the right to what it finds.
         code: _joined(
-            [_reader(one, need_of) for one in spec.touches if not isinstance(one.source, Found)]
+            [
+                _reader(one, need_of, keys_need_of)
+                for one in spec.touches
+                if not isinstance(one.source, Found)
+            ]
         )
         for code, spec in REQUESTS.items()
         if spec.touches
@@ -93,7 +105,9 @@ def _joined(parts: list[Reader[NeedT] | _OneName[NeedT]]) -> Reader[NeedT]:
     return lambda frame: tuple(need for read in reads for need in read(frame))
 
 
-def _reader(touch: Touch, need_of: NeedOf[NeedT]) -> Reader[NeedT] | _OneName[NeedT]:
+def _reader(
+    touch: Touch, need_of: NeedOf[NeedT], keys_need_of: KeysNeedOf[NeedT]
+) -> Reader[NeedT] | _OneName[NeedT]:
     source = touch.source
     whole = need_of(touch, Kind.CLUSTER)("")
     if isinstance(source, Field):
@@ -104,7 +118,7 @@ def _reader(touch: Touch, need_of: NeedOf[NeedT]) -> Reader[NeedT] | _OneName[Ne
     if isinstance(source, InBody):
         return _of_body(source, {kind: need_of(touch, kind) for kind in (Kind.GROUP, Kind.TOPIC)})
     if isinstance(source, Keys):
-        return _of_keys(source, need_of(touch, touch.kind), whole)
+        return _of_keys(source, keys_need_of(touch), whole)
     assert isinstance(source, Whole), source
     return lambda frame: whole
 
@@ -125,18 +139,17 @@ def _of_progress(
 def _of_field(
     source: Field, need_of: Callable[[str], tuple[NeedT, ...]], whole: tuple[NeedT, ...]
 ) -> Reader[NeedT] | _OneName[NeedT]:
-    field, prefix, separator, spared = source.name, source.prefix, source.separator, source.spared
+    field, prefix, spared, names_in = source.name, source.prefix, source.spared, source.names
     absent = {
         Absent.INVALID: need_of(prefix + source.default),
         Absent.NOTHING: (),
         Absent.EVERYTHING: whole,
     }[source.absent]
-    if not (separator or prefix or spared):
+    if not (source.separator or prefix or spared):
         return _OneName(field, need_of, absent)
 
     def read(frame: Frame) -> tuple[NeedT, ...]:
-        text = frame.fields.get(field, "")
-        names = [name for name in (text.split(separator) if separator else (text,)) if name]
+        names = names_in(frame.fields.get(field, ""))
         if not names:
             return absent
         return tuple(
@@ -182,17 +195,17 @@ def _of_body(
 
 
 def _of_keys(
-    source: Keys, need_of: Callable[[str], tuple[NeedT, ...]], whole: tuple[NeedT, ...]
+    source: Keys, need_of: Callable[[KeySpan], NeedT], whole: tuple[NeedT, ...]
 ) -> Reader[NeedT]:
-    names_in, or_all = source.read, source.or_all
+    keys_in, or_all = source.read, source.or_all
 
     def read(frame: Frame) -> tuple[NeedT, ...]:
         if or_all and not frame.fields.get(or_all):
             return whole
         try:
-            names = dict.fromkeys(names_in(frame.fields, frame.body))
+            spans = dict.fromkeys(keys_in(frame.fields, frame.body))
         except RemoteProtocolError as error:  # as the handler would, for a sender with all rights
             raise Refused(ResponseCode.INVALID_PARAMETER, str(error)) from error
-        return tuple(need for name in names for need in need_of(name))
+        return tuple(map(need_of, spans))
 
     return read

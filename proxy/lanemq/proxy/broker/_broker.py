@@ -19,6 +19,7 @@ from ..acl.users import register as register_users
 from ..net._dispatch import Handlers
 from ..net._loop_watch import LoopWatch, Timed, loop_watch
 from ..net._server import Server
+from ..net._turns import step_by_step
 from ..net.transport._tls import ServerTls
 from ..sessions.values._results import add_encoders
 from . import _typed_handlers
@@ -26,6 +27,7 @@ from .admin import (
     _config,
     _direct_consumption,
     _groups,
+    _member_status,
     _queue_contents,
     _relay,
     _rocksdb,
@@ -39,7 +41,7 @@ from .delays._delay import DelayService
 from .delays._due import DueMessages
 from .handlers import _client_management
 from .handlers.pulls import _pull
-from .handlers.sends import _replies, _send, _send_back
+from .handlers.sends import _replies, _send
 from .kv import register as register_kv
 from .logical._parts import LogicalParts
 from .logical.traffic._delivery import Deliveries
@@ -54,11 +56,11 @@ from .writing._undelivered import Undelivered
 SAMPLE_S: Final = 1.0
 
 _WITHOUT_TASKS: Final = (
-    _send_back,
     _replies,
     _config,
     _direct_consumption,
     _groups,
+    _member_status,
     _runtime,
     _static_topics,
     _recall,
@@ -214,7 +216,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Refuse parked pulls, then stop the server as ``Server.stop``."""
-        self.pulls.parked.stop()
+        await self.pulls.parked.stop()
         await self.server.stop()
 
     async def _sample(self) -> None:
@@ -222,7 +224,7 @@ class Broker:
         context = self.context
         while True:
             await trio.sleep(SAMPLE_S)
-            context.statistics.sample(context.now_s(), context.day())
+            await step_by_step(context.statistics.sample(context.now_s(), context.day()))
 
 
 async def _timed(task: Callable[[], Awaitable[None]], watch: LoopWatch, who: str) -> None:

@@ -13,6 +13,8 @@ from .handlers._lock_requests import LockRequests
 from .handlers.pulls import _offsets, _query
 from .handlers.pulls._offsets import GroupOffsets, QueueOffsets
 from .handlers.pulls._query import SingleMessages
+from .handlers.sends import _send_back
+from .handlers.sends._send_back import SendBacks
 
 
 @final
@@ -24,6 +26,7 @@ class TypedHandlers:
     queue_offsets: QueueOffsets
     locks: LockRequests
     messages: SingleMessages
+    send_backs: SendBacks
     topics: TopicViews
 
 
@@ -35,5 +38,6 @@ def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) ->
         queue_offsets=queue_offsets,
         locks=_lock_requests.register(handlers, broker),
         messages=_query.register(handlers, broker),
+        send_backs=_send_back.register(handlers, broker),
         topics=_topics.register(handlers, broker, queues=queues),
     )

@@ -1,6 +1,6 @@
 """The HTTP port of the server commands."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -28,6 +28,14 @@ def http_options(*, default: str) -> Callable[[_F], _F]:
             show_default=True,
             help="The address of the HTTP port.",
         )(command)
+        command = click.option(
+            "--http-name",
+            "http_names",
+            metavar="NAME",
+            multiple=True,
+            help="A name by which tools may reach the HTTP port, beside addresses, localhost and "
+            "--http-host; several times.",
+        )(command)
         return click.option(
             "--http-port",
             type=click.IntRange(-1, 65535),
@@ -53,9 +61,9 @@ def chosen_port(host: str, given: int | None, main_port: int, *, number: int = 0
 
 @asynccontextmanager
 async def with_http(
-    ready: Ready, pages: "Pages", *, host: str, port: int | None
+    ready: Ready, pages: "Pages", *, host: str, names: Sequence[str], port: int | None
 ) -> AsyncIterator[Ready]:
-    """Serve pages for the length of the block, unless ``port`` is None or -1.
+    """Serve pages for the length of the block, unless ``port`` is None or -1, also under ``names``.
 
     Raises ``AddressUnavailable``.
     """
@@ -68,7 +76,7 @@ async def with_http(
     with listen(host, port) as listener:
         address = f"{host}:{listener.getsockname()[1]}"
         async with trio.open_nursery() as nursery:
-            await nursery.start(HttpServer(pages.routes()).serve, [listener])
+            await nursery.start(HttpServer(pages.routes(), [host, *names]).serve, [listener])
             facts: dict[str, Any] = {**ready.facts, "http": address}
             yield Ready((*ready.lines, f"http {address}"), facts)
             nursery.cancel_scope.cancel()

@@ -16,7 +16,7 @@ import msgspec
 import trio
 
 from lanemq.local import get_logger, print_json, print_line
-from lanemq.local.cli import CommandFailed
+from lanemq.local.cli import CommandFailed, advised
 
 from .._settings import ConfigError
 from ..net.limits._allocator import map_large_blocks
@@ -38,6 +38,7 @@ OTHER_BROKER_PORT = (
     "A broker's ports lie around its main one: {option} N, or listenPort in the broker's file,"
     " gives it another"
 )
+TRY_TLS = "`lanemq serve --tls` makes them for trying it out"
 LEVELS = ("debug", "info", "warning", "error")
 
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -108,7 +109,7 @@ def run_until_signalled(
 ) -> None:
     """Open ``services``, say that they are ready, and close them at SIGTERM or SIGINT.
 
-    With ``parent``, also when that process is not the one any more that started this one.
+    With ``parent``, also when that process is no longer the one that started this one.
     A second signal cuts the closing short. An error that the user can do something about ends
     the process with one line on stderr and exit status 1.
     """
@@ -188,12 +189,18 @@ def flattened(group: BaseExceptionGroup[_E]) -> Iterator[_E]:
 
 def _explained(error: BaseException) -> str | None:
     """Return one line for an error of the user's environment, None for a defect of lanemq."""
+    from ..tls import NoCertificate
+
     if isinstance(error, (ConfigError, AddressUnavailable, NotStarted)):
-        return str(error)
+        return advised(error, {NoCertificate: TRY_TLS})
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     from lanemq.storage import StoreError, StoreLocked
 
     if isinstance(error, StoreLocked):
         return f"{error}. {IN_USE}"
-    return str(error) if isinstance(error, StoreError) else None
+    if not isinstance(error, StoreError):
+        return None
+    from lanemq.storage.cli import in_commands
+
+    return in_commands(str(error), error.root)

@@ -54,6 +54,7 @@ def broker(
     allow_missing_queue_files: bool,
     parent: int | None,
     http_host: str,
+    http_names: tuple[str, ...],
     http_port: int | None,
     tls_config: Path | None,
     as_json: bool,
@@ -95,7 +96,9 @@ def broker(
                 )
                 pages = broker_pages(running.broker)
                 with offering(OTHER_HTTP_PORT):
-                    async with with_http(ready, pages, host=http_host, port=http_port) as ready:
+                    async with with_http(
+                        ready, pages, host=http_host, names=http_names, port=http_port
+                    ) as ready:
                         yield ready
 
     run_until_signalled(services, as_json=as_json, log_level=log_level, parent=parent)

@@ -28,6 +28,7 @@ def namesrv(
     port: int | None,
     data: Path | None,
     http_host: str,
+    http_names: tuple[str, ...],
     http_port: int | None,
     tls_config: Path | None,
     as_json: bool,
@@ -53,7 +54,9 @@ def namesrv(
                 ready = Ready((f"name server {server.address}",), {"namesrv": server.address})
                 pages = Pages(NameServerFamilies(budget=server.budget, routes=server.routes).all)
                 with offering(OTHER_HTTP_PORT):
-                    async with with_http(ready, pages, host=http_host, port=http_port) as ready:
+                    async with with_http(
+                        ready, pages, host=http_host, names=http_names, port=http_port
+                    ) as ready:
                         yield ready
 
     run_until_signalled(services, as_json=as_json, log_level=log_level)

@@ -60,6 +60,11 @@ NUMBERS_FILE = "brokers.json"
     help="Let queues that topics get be seen at the end of their lists only.",
 )
 @click.option(
+    "--moves",
+    is_flag=True,
+    help="With --logical: let queues move between brokers; all proxies of a cluster, or none.",
+)
+@click.option(
     "--settle-seconds",
     type=int,
     help="With --logical: how long a topic's queues are the same before their order is kept."
@@ -69,6 +74,11 @@ NUMBERS_FILE = "brokers.json"
     "--leave-seconds",
     type=int,
     help="Seconds that a proxy which stops serves on, if there are others.  [default: 35]",
+)
+@click.option(
+    "--changes-from",
+    help="Addresses whose tools may change name servers and move queues through this proxy, besides"
+    " this machine's: 10.0.0.5,10.1.*.*",
 )
 @click.option(
     "--workers",
@@ -91,12 +101,15 @@ def proxy(
     data: Path | None,
     keys: bool,
     logical: bool,
+    moves: bool,
     settle_seconds: int | None,
     leave_seconds: int | None,
+    changes_from: str | None,
     workers: int,
     worker: int | None,
     parent: int | None,
     http_host: str,
+    http_names: tuple[str, ...],
     http_port: int | None,
     tls_config: Path | None,
     as_json: bool,
@@ -117,14 +130,16 @@ def proxy(
         state_path=(data or DEFAULT_DATA) / NUMBERS_FILE,
         keys=keys,
         logical=logical,
+        moves=moves,
         settle_seconds=settle_seconds,
         leave_seconds=leave_seconds,
+        changes_from=changes_from,
         workers=workers,
         worker=worker,
         tls_config_file=tls_config,
     )
     if worker is not None or workers == 1:
-        services = partial(_one, options, http_host, http_port)
+        services = partial(_one, options, http_host, http_names, http_port)
     else:
         words = _as_given(click.get_current_context())
         services = partial(_several, options, words, workers)
@@ -133,7 +148,10 @@ def proxy(
 
 @asynccontextmanager
 async def _one(
-    options: dict[str, object], http_host: str, http_port: int | None
+    options: dict[str, object],
+    http_host: str,
+    http_names: tuple[str, ...],
+    http_port: int | None,
 ) -> AsyncIterator[Ready]:
     """Run a proxy, or one of its workers."""
     from ..gateway import GatewayConfig, GatewayFamilies, open_gateway
@@ -150,7 +168,9 @@ async def _one(
             pages = Pages(GatewayFamilies(running).all, lambda: running.routes.why_not_ready)
             at = chosen_port(http_host, http_port, config.listen_port, number=config.worker)
             with offering(OTHER_HTTP_PORT):
-                async with with_http(ready, pages, host=http_host, port=at) as ready:
+                async with with_http(
+                    ready, pages, host=http_host, names=http_names, port=at
+                ) as ready:
                     yield ready
 
 

@@ -52,7 +52,8 @@ server's start."""
 @click.option(
     "--broker-port",
     type=int,
-    help="The broker's main port; its VIP port is two below.  [default: 10911]",
+    help="The broker's main port. Its VIP port is two below, those of its logical listener are "
+    "from 4 to 15 above.  [default: 10911]",
 )
 @click.option(
     "--data",
@@ -84,6 +85,7 @@ def serve(
     brokers: int,
     makes_certificates: bool,
     http_host: str,
+    http_names: tuple[str, ...],
     http_port: int | None,
     tls_config: Path | None,
     as_json: bool,
@@ -122,7 +124,6 @@ def serve(
             # The broker reaches it inside this machine, whatever it listens on.
             near = LOOPBACK if config.listens_everywhere else config.bind_address
             servers = (f"{near}:{name_server.port}", *config.name_servers)
-            has_others = bool(config.name_servers)
             config = replace(config, namesrv_addr=";".join(servers))
             opening: AbstractAsyncContextManager[tuple[Ready, Pages]]
             own = NameServerFamilies(budget=budget, routes=name_server.routes)
@@ -130,12 +131,12 @@ def serve(
                 fleet = serve_fleet(config, brokers, name_server.address, config_file, log_level)
                 opening = _fleet_with_pages(fleet, Pages(own.all))
             else:
-                opening = _one_broker(config, name_server, budget, own, has_others=has_others)
+                opening = _one_broker(config, name_server, budget, own, has_others=len(servers) > 1)
             with offering(OTHER_BROKER_PORT.format(option="--broker-port")):
                 ready, pages = await stack.enter_async_context(opening)
             at = chosen_port(http_host, http_port, port)
-            served = with_http(ready, pages, host=http_host, port=at)
             with offering(OTHER_HTTP_PORT):
+                served = with_http(ready, pages, host=http_host, names=http_names, port=at)
                 ready = await stack.enter_async_context(served)
             yield _with_tls(ready, files)
 
@@ -264,4 +265,10 @@ def _with_tls(ready: Ready, files: "SelfSigned | None") -> Ready:
         "tls_authority": str(files.authority),
         "tls_client_properties": str(files.client_properties),
     }
-    return Ready((*ready.lines, *files.client_lines()), {**ready.facts, **facts})
+    lines = (
+        f"TLS: clients trust {files.authority}",
+        f"  lanemq admin ... --tls-ca {files.authority}",
+        f"  Python: tls=ssl.create_default_context(cafile={str(files.authority)!r})",
+        f"  Java: -Dtls.enable=true -Dtls.config.file={files.client_properties}",
+    )
+    return Ready((*ready.lines, *lines), {**ready.facts, **facts})

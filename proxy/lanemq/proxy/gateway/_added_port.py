@@ -1,7 +1,7 @@
 """The port of an added broker: a client's requests go to the brokers of the cluster behind it."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, final
 
@@ -19,11 +19,12 @@ from ..net.transport._tls import ServerTls
 from ._answers import SeenAnswers
 from ._broker_port import BrokerPort
 from ._client_links import ClientLinks
-from ._link import BrokerLink
+from ._link import NO_LEASE, BrokerLink
 from ._members import Members
 from ._numbers import BrokerKey
 from ._seen_port import SeenPort
-from .order import READS, AddedRequests, Passed, PortQueues, QueueOrders, Split
+from .moves import LOCKS, LocksOf
+from .order import BY_NAME, READS, AddedRequests, Passed, PortQueues, QueueOrders, Split
 
 _LINKS: Final = "links to brokers"
 Behind = Callable[[BrokerKey], BrokerPort | None]
@@ -73,10 +74,6 @@ class AddedPort(SeenPort):
         problems = (f"{name}: {port.problem}" for name, port in found if port and port.problem)
         return next(problems, "")
 
-    def broker_moved(self, before: str, broker: str) -> None:
-        """End the connections to the address at which a broker was."""
-        self._nursery.start_soon(self._end_links, before, f"broker {broker} is no longer there")
-
     def _pass_on(self, frame: Frame, session: Session) -> Outcome:
         if self._requests.is_long(frame):
             return self._take_long(frame, session)
@@ -97,6 +94,8 @@ class AddedPort(SeenPort):
             if session.closed:
                 return None
             answer = self._passed(frame, session, passed)
+            if isinstance(answer, Awaitable):
+                answer = await answer
         except Refused:
             self.counts.refused += 1
             raise
@@ -105,17 +104,33 @@ class AddedPort(SeenPort):
 
     def _passed(
         self, frame: Frame, session: Session, passed: Split | Passed | Frame
-    ) -> Frame | None:
+    ) -> Frame | Awaitable[Frame | None] | None:
         if isinstance(passed, Frame):
             return passed
+        locked = self._locked(frame, passed)
+        if locked is not None:
+            return locked
         if isinstance(passed, Passed):
-            self._post(self._link_of(session, passed), passed.frame, passed.start)
+            self.post(self._link_of(session, passed), passed.frame, passed.start)
             return None
         found = [(self._link_of(session, part), part) for part in passed.parts]
         self._links_of(session).gather(frame, len(found))
         for link, part in found:
-            self._post(link, part.frame, part.start)
+            self.post(link, part.frame, part.start)
         return None
+
+    def _locked(self, frame: Frame, passed: Split | Passed) -> Awaitable[Frame | None] | None:
+        """Return what answers a request for locks that are not at the queues' brokers alone."""
+        if self.moved is None or frame.code not in LOCKS:
+            return None
+        parts = passed.parts if isinstance(passed, Split) else (passed,)
+        locks = self.moved.locks
+        if not locks.is_elsewhere([part.broker for part in parts]):
+            return None
+        asked = [LocksOf(part.broker, part.frame) for part in parts]
+        return locks.answer(
+            frame, asked, lambda broker, answer: self._answers_of(broker).answer(frame.code, answer)
+        )
 
     def _heartbeat(self, frame: Frame, session: Session, links: ClientLinks) -> None:
         """Keep the links of a client alive. The answer has the version of one broker."""
@@ -127,7 +142,7 @@ class AddedPort(SeenPort):
                 ResponseCode.SERVICE_NOT_AVAILABLE, f"no broker is known behind {self.name} yet"
             )
         for key in keys:
-            self._post(self._link(session, key), empty)
+            self.post(self._link(session, key), empty)
             empty = replace(empty, flag=empty.flag | FLAG_ONEWAY)
 
     def _reachable(self) -> list[BrokerKey]:
@@ -137,7 +152,9 @@ class AddedPort(SeenPort):
         return [key for port, key in sorted(found, key=lambda one: bool(one[0].problem))]
 
     def _key(self, broker: str, *, is_read: bool) -> BrokerKey:
-        """Return the member of a broker to ask at this port."""
+        """Return the member of a broker to ask at this port, or of one that stands in for it."""
+        if self.moved is not None:
+            broker = self.moved.standing_in(broker)
         return self._members.in_place_of(BrokerKey(broker, self._member), is_read=is_read)
 
     def _links_of(self, session: Session) -> ClientLinks:
@@ -149,13 +166,24 @@ class AddedPort(SeenPort):
 
     def _link_of(self, session: Session, passed: Passed) -> BrokerLink:
         """Return the client's link for a request. Raises ``Refused``."""
-        is_read = passed.frame.code in READS
-        return self._link(session, self._key(passed.broker, is_read=is_read))
+        code = passed.frame.code
+        key = self._key(passed.broker, is_read=code in READS)
+        if key.name != passed.broker and code not in BY_NAME:
+            # It names a queue or a place in a log by the numbers of the broker that is gone.
+            raise Refused(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"{self.name}: broker {passed.broker} is drained and gone: request {code} is for "
+                "what only it had",
+            )
+        return self._link(session, key)
 
     def _link(self, session: Session, key: BrokerKey) -> BrokerLink:
         """Return the client's link to a broker. Raises ``Refused``."""
         links = self._links_of(session)
         link = links.find(key)
+        if link is not None and not link.renew():
+            link.end(NO_LEASE)  # as at a broker's own port
+            link = None
         if link is not None:
             return link
         port, broker = self._behind(key), key.name
@@ -164,12 +192,18 @@ class AddedPort(SeenPort):
                 ResponseCode.SERVICE_NOT_AVAILABLE,
                 f"{self.name}: broker {broker}, which has the queue, is not known to be anywhere",
             )
+        answers = self._answers_of(broker)
+        what = f"{self.name}, {key if key.broker_id else broker}"
+        link = BrokerLink(
+            session, port.upstream, answers, self.counts, what, links.receive, self._era
+        )
+        self.start_link(link, port.connecting, partial(links.discard, key, link))
+        links.add(key, link)
+        return link
+
+    def _answers_of(self, broker: str) -> SeenAnswers:
         answers = self._answers.get(broker)
         if answers is None:
             queues = PortQueues(self._orders, self.name, broker)
             answers = self._answers[broker] = SeenAnswers(self.address, self._hosts, queues)
-        what = f"{self.name}, {key if key.broker_id else broker}"
-        link = BrokerLink(session, port.upstream, answers, self.counts, what, links.receive)
-        links.add(key, link)
-        self._start(link, port.connecting, partial(links.discard, key, link))
-        return link
+        return answers

@@ -9,7 +9,8 @@ from lanemq.local import get_logger
 from lanemq.wire import HostAddress, Refused, RemoteProtocolError, RequestCode
 from lanemq.wire.frame import Frame
 
-from ..logical.rules._records import with_store_host
+from ..logical.rules._records import LONG_RECORDS_BYTES, in_pieces, record_pieces, with_store_host
+from ..net._turns import step_by_step
 from .order import PortQueues
 from .rewrites import with_fields, with_id_host, with_origin_ids
 
@@ -34,6 +35,8 @@ RECORDS: Final = frozenset(
     }
 )
 """Requests whose answers have records as their body."""
+WITH_MESSAGE: Final = frozenset({Code.CHECK_TRANSACTION_STATE, Code.CONSUME_MESSAGE_DIRECTLY})
+"""Requests of brokers whose body is the record of a message."""
 SENDS: Final = frozenset(
     {
         Code.SEND_MESSAGE,
@@ -74,20 +77,33 @@ class SeenAnswers:
             Code.PUSH_REPLY_MESSAGE_TO_CLIENT: self._with_store_host,
         }
 
-    def is_long(self, code: int, frame: Frame) -> bool:
-        """Return whether ``long_answer`` is to make an answer."""
+    def is_long(self, code: int | None, frame: Frame) -> bool:
+        """Return whether ``long_frame`` is to make the answer to a request of ``code``, or with
+        None a request of the broker."""
+        if code in RECORDS:
+            return len(frame.body) > LONG_RECORDS_BYTES
         return self._queues is not None and self._queues.is_long(code, frame)
 
-    async def long_answer(self, code: int, frame: Frame) -> Frame:
-        """Return what ``answer`` does, in short turns of the event loop."""
-        assert self._queues is not None, "only answers with names of queues are long"
+    async def long_frame(self, code: int | None, frame: Frame) -> Frame:
+        """Return what ``answer`` does, or with None ``request``, in short turns of the loop."""
+        if code is not None and code in RECORDS:
+            return await self._long_records(code, frame)
+        assert self._queues is not None, "only frames with names of queues are long"
         try:
-            return await self._queues.long_answer(code, frame)
+            return await self._queues.long_frame(code, frame)
         except Refused as error:
             return _refusal(frame, error)
         except RemoteProtocolError as error:
             LOGGER.warning("an answer passes through as it is: %s", error)
             return frame
+
+    async def _long_records(self, code: int, frame: Frame) -> Frame:
+        """Return an answer with records, of which some are looked at in each turn."""
+        steps = in_pieces(
+            frame.body, lambda piece: self.answer(code, replace(frame, body=piece)).body
+        )
+        body = await step_by_step(steps)
+        return replace(self.answer(code, replace(frame, body=b"")), body=body)
 
     def answer(self, code: int, frame: Frame, start: int = 0) -> Frame:
         """Return the answer to a request of ``code``; ``start`` is as in ``Passed``."""
@@ -102,7 +118,13 @@ class SeenAnswers:
         return frame if seen is None else seen(frame)
 
     def request(self, frame: Frame) -> Frame:
-        """Return a request of the broker."""
+        """Return a request of the broker. Of several messages it has the first one, which is the
+        only one that clients read."""
+        if frame.code in WITH_MESSAGE:
+            first = next(record_pieces(frame.body, 1), b"")
+            if len(first) < len(frame.body):
+                LOGGER.warning("a request %d of a broker has several messages", frame.code)
+                frame = replace(frame, body=first)
         if self._queues is not None:
             try:
                 frame = self._queues.broker_request(frame)

@@ -2,16 +2,15 @@
 
 import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, final
 
 import trio
 
 from lanemq.local import get_logger
-from lanemq.sdk import Dial
-from lanemq.wire import HostAddress, LocalProtocolError, RemoteProtocolError
-from lanemq.wire.bodies import BrokerData
+from lanemq.sdk import Dial, RemotingClient
+from lanemq.wire import HostAddress, RemoteProtocolError
+from lanemq.wire.bodies import MASTER_ID, BrokerData
 
 from ..net.limits._budget import Budget
 from ..net.transport._listen import AddressUnavailable, listen_with_vip
@@ -19,12 +18,17 @@ from ..net.transport._tls import ServerTls
 from ._added_port import AddedPort
 from ._broker_port import BrokerPort
 from ._config import PORT_STEP, GatewayConfig
+from ._left_addresses import links_to_left, note_host, taken_over
+from ._link import BrokerLink
 from ._members import Members
 from ._numbers import BROKERS_MAX, BrokerKey, BrokerNumbers
-from ._seen_port import SeenPort
+from ._seen_port import SeenPort, end_in_turns
 from ._shared_ports import SharedPorts
+from ._unlisted import added_brokers, gone_brokers
+from ._ways import Ways
 from .kv import KeyRequests
-from .order import PortQueues, QueueOrders, added_name, added_number
+from .moves import MovedRequests, MovingQueues
+from .order import PortQueues, QueueOrders, added_number
 
 LOGGER = get_logger("lanemq.proxy.gateway", by_peers=True)
 
@@ -61,6 +65,8 @@ class UpstreamBrokers:
         self._tls = tls
         self._limits = config.limits()
         path = config.state_path if config.is_shared else None
+        self._moving: MovingQueues | None = None
+        self._client: RemotingClient | None = None
         self._shared = None if path is None else SharedPorts(path)
         self._ports: dict[BrokerKey, SeenPort] = {}
         self._own_addresses: frozenset[str] = frozenset()
@@ -87,57 +93,67 @@ class UpstreamBrokers:
         if self._orders is not None:
             self._orders.note_brokers(*(one.broker_name for one in brokers))
         self.members.note(brokers)
-        brokers = (*brokers, *self._added(brokers))
+        gone = gone_brokers(self.drained, brokers)
+        brokers = (*brokers, *added_brokers(self._orders, brokers), *gone)
         self.listed = frozenset(
             BrokerKey(broker.broker_name, broker_id)
             for broker in brokers
-            for broker_id in broker.broker_addrs
+            for broker_id, address in broker.broker_addrs.items()
+            if address or added_number(broker.broker_name) is not None
         )
         self._portless = {key: one for key, one in self._portless.items() if key in self.listed}
         self._note(brokers)
 
     def note(self, *brokers: BrokerData) -> None:
         """Take the addresses of brokers and their slaves, as a name server told them."""
-        self._note((*brokers, *self._added(brokers)))
+        self._note((*brokers, *added_brokers(self._orders, brokers)))
 
-    def _added(self, brokers: Sequence[BrokerData]) -> Iterator[BrokerData]:
-        """Iterate over the added brokers, each with a master and slaves as these brokers have."""
-        ids = {number for one in brokers for number in one.broker_addrs}
-        for number in range(0 if self._orders is None else self._orders.width):
-            yield BrokerData("", added_name(number), dict.fromkeys(ids, ""))
+    @property
+    def gone(self) -> Collection[str]:
+        """The drained brokers that name servers do not list."""
+        return [name for name in self.drained if self.address_of(name) is None]
+
+    @property
+    def drained(self) -> Sequence[str]:
+        """The brokers for which others stand in."""
+        return () if self._moving is None else self._moving.stands.drained
 
     def _is_added(self, key: BrokerKey) -> bool:
         """Return whether a broker is an added one of this proxy; another one may be upstream."""
         return self._orders is not None and added_number(key.name) is not None
 
     def _note(self, brokers: Sequence[BrokerData]) -> None:
+        left: dict[str, BrokerPort] = {}
+        for lost in taken_over(self._ports, self.listed, brokers):
+            left[lost.upstream] = lost
+            self._move(lost, "")
         new: dict[BrokerKey, str] = {}
         now_s = trio.current_time()
         for broker in sorted(brokers, key=lambda one: one.broker_name):
             for broker_id, address in sorted(broker.broker_addrs.items()):
                 key = BrokerKey(broker.broker_name, broker_id)
                 port = self._ports.get(key)
-                if port is not None and (isinstance(port, AddedPort) or port.upstream == address):
+                if port is not None and (not address or port.upstream == address):
                     continue
                 if key in self._portless and now_s < self._portless[key][1]:
                     continue
-                if not self._is_added(key) and not self._is_usable(key, address):
+                if address and not self._is_usable(key, address):
                     continue
                 if port is None:
                     new[key] = address
                 elif isinstance(port, BrokerPort):
+                    left[port.upstream] = port
                     self._move(port, address)
+        links = links_to_left(self._ports.values(), left) if left else ()
+        if links:
+            self._nursery.start_soon(end_in_turns, links)
         why = self._numbers.add(new) if new else ""
         for key, address in new.items():
             self._open(key, address, why)
 
     def _move(self, port: BrokerPort, address: str) -> None:
-        before = port.upstream
         port.moved_to(address)
         self._note_host(port)
-        for one in self._ports.values():
-            if isinstance(one, AddedPort):
-                one.broker_moved(before, port.name)
 
     def _gets_none(self, key: BrokerKey, why: str) -> None:
         """Say once why a broker gets no port, or is not led to, and try again a while later."""
@@ -150,11 +166,9 @@ class UpstreamBrokers:
 
     def _note_host(self, port: BrokerPort) -> None:
         """Note an address that ids of messages may have."""
-        if added_number(port.name) is not None:
-            return  # its broker has a port of its own
-        with suppress(LocalProtocolError):  # a name, which no id has
-            upstream = HostAddress.parse(port.upstream).packed.hex().upper().encode()
-            self._hosts[upstream] = port.address.packed.hex().upper().encode()
+        if added_number(port.name) is not None or not port.upstream:
+            return  # its broker has a port of its own, or is gone
+        note_host(self._hosts, port, self._ports.values())
 
     def _is_usable(self, key: BrokerKey, address: str) -> bool:
         """Return whether an address is one, and none of this proxy's own."""
@@ -203,10 +217,29 @@ class UpstreamBrokers:
             self._added_port(key, seen) if self._is_added(key) else self._port(key, address, seen)
         )
         self._ports[key] = port
+        if self._moving is not None and self._client is not None:
+            port.ways = Ways(
+                key,
+                seen,
+                hosts=self._hosts,
+                counts=port.counts,
+                start=port.start_link,
+                behind=self._behind,
+                members=self.members,
+            )
+            port.moved = MovedRequests(
+                port,
+                self._moving,
+                self._client,
+                self._rng,
+                address=self.address_of,
+                is_listed=lambda: key in self.listed,
+            )
         self._portless.pop(key, None)
         self._own_addresses |= {str(seen)}
         self._nursery.start_soon(port.server.serve, listeners)
-        LOGGER.info("broker %s at %s is seen at %s", key, address or "brokers by topic", seen)
+        where = address or ("brokers by topic" if self._is_added(key) else "no address, drained")
+        LOGGER.info("broker %s at %s is seen at %s", key, where, seen)
 
     def close(self) -> None:
         """Leave ports to others that were shared; their servers have stopped."""
@@ -235,10 +268,6 @@ class UpstreamBrokers:
     def _added_port(self, key: BrokerKey, seen: HostAddress) -> AddedPort:
         assert self._orders is not None, "a proxy that keeps orders"
 
-        def behind(key: BrokerKey) -> BrokerPort | None:
-            port = self._ports.get(key)
-            return port if isinstance(port, BrokerPort) else None
-
         return AddedPort(
             key,
             address=seen,
@@ -249,6 +278,31 @@ class UpstreamBrokers:
             hosts=self._hosts,
             orders=self._orders,
             rng=self._rng,
-            behind=behind,
+            behind=self._behind,
             members=self.members,
         )
+
+    def _behind(self, key: BrokerKey) -> BrokerPort | None:
+        port = self._ports.get(key)
+        return port if isinstance(port, BrokerPort) else None
+
+    def let_move(self, moving: MovingQueues, client: RemotingClient) -> None:
+        """Let queues move between brokers; before any port is open."""
+        self._moving, self._client = moving, client
+
+    def address_of(self, broker: str) -> str | None:
+        """Return the address of a broker's master, if name servers list it."""
+        key = BrokerKey(broker, MASTER_ID)
+        port = self._behind(key)
+        return port.upstream if port is not None and key in self.listed else None
+
+    def masters(self) -> list[str]:
+        """Return the names of the cluster's brokers that have a master."""
+        names = sorted(key.name for key in self.listed if key.broker_id == MASTER_ID)
+        return [name for name in names if added_number(name) is None and self.address_of(name)]
+
+    def links_to(self, broker: str) -> Iterator[BrokerLink]:
+        """Iterate over the links over which requests for a broker's queues may go."""
+        for key, port in self._ports.items():
+            if key.name == broker or isinstance(port, AddedPort):
+                yield from port.all_links

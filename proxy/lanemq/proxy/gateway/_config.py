@@ -1,15 +1,18 @@
 """The settings of a proxy in front of a cluster."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
 from .._addresses import addresses_in, advertised, check_address
 from .._settings import ConfigError, setting
+from ..acl._addresses import WhiteList, parse_patterns
 from ..net.limits._budget import LIMIT_MIN_BYTES, PEER_MEMORY_MOST, limit_bytes_of
 from ..net.limits._limits import Limits
 from ..tls import TlsSettings
 
+OWN_ADDRESSES: Final = ("127.*.*.*", "0:0:0:0:0:0:0:1")
 PORT_STEP: Final = 10
 """Distance of the ports of two brokers: two below each is the port of clients of 4.0 to 4.4."""
 WORKERS_MOST: Final = 64
@@ -39,11 +42,18 @@ class GatewayConfig(TlsSettings):
     """Serve keys and values over topics of the cluster: see docs/proxy.md."""
     logical: bool = setting(False)
     """Let queues that a topic gets be seen at the end of its list only: see docs/proxy.md."""
+    moves: bool = setting(False)
+    """Let queues move between brokers of the cluster, with ``logical``: see docs/proxy.md."""
     settle_seconds: int = setting(60, most=86_400)
-    """Seconds for which a topic's queues have to be the same before their order is kept."""
+    """Seconds for which a topic's queues have to be the same before their order is kept; as long,
+    and 40 at most, masters have to be before the log of orders begins."""
     leave_seconds: int = setting(35, most=600)
     """Seconds for which a proxy that stops serves on while its clients go to others: they ask for
     routes every 30 s. Without other proxies there is nothing to wait for."""
+    changes_from: str = setting("")
+    """Addresses whose tools may change things at the cluster's name servers and move queues through
+    this proxy, besides this machine's own: patterns of Apache's white lists, as
+    ``10.0.0.5,10.1.*.*``."""
     workers: int = setting(1, least=1, most=WORKERS_MOST)
     """Processes that share the ports; this is one of them."""
     worker: int = setting(0, most=WORKERS_MOST - 1)
@@ -60,6 +70,12 @@ class GatewayConfig(TlsSettings):
             raise ConfigError(
                 "upstream is empty: name the name servers of the cluster, as 10.0.0.5:9876"
             )
+        try:
+            parse_patterns(self.changes_from)
+        except ValueError as error:
+            raise ConfigError(f"changesFrom {self.changes_from[:80]!a}: {error}") from error
+        if self.moves and not self.logical:
+            raise ConfigError("queues can move only where their order is kept: add --logical")
         if not self.is_shared:
             return
         if self.broker_port == 0 or self.listen_port == 0:
@@ -71,6 +87,14 @@ class GatewayConfig(TlsSettings):
             raise ConfigError(
                 f"{self.workers} workers share the ports of brokers, and need a directory for them"
             )
+
+    @property
+    def admits_changes(self) -> Callable[[str], bool]:
+        """A function of a host: may its tools change the cluster through this proxy?"""
+        own = (self.bind_address, self.advertised_host)
+        named = ",".join(filter(None, (self.changes_from, *OWN_ADDRESSES)))
+        listed = WhiteList(parse_patterns(named))
+        return lambda host: host in own or listed.admits(host)
 
     @property
     def is_shared(self) -> bool:

@@ -44,6 +44,8 @@ class Connecting:
 
     async def connect(self, address: str) -> trio.abc.Stream:
         """Connect to the broker. Raises ``Unreachable``."""
+        if not address:
+            raise Unreachable("cannot connect: name servers do not list the broker")
         self._check()
         begun_s = trio.current_time()
         with trio.move_on_after(CONNECT_S):

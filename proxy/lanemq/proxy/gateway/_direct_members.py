@@ -11,14 +11,15 @@ from typing import Final, NamedTuple, final
 import trio
 
 from lanemq.local import get_logger
-from lanemq.sdk import LanemqError, RefusedByBroker
+from lanemq.sdk import LanemqError
 from lanemq.sdk.admin import AdminClient
-from lanemq.wire import RemoteProtocolError, ResponseCode
+from lanemq.wire import RemoteProtocolError
 from lanemq.wire.bodies import MASTER_ID, DirectGroup, MessageModel
 
 from ._brokers import UpstreamBrokers
 from ._numbers import BrokerKey
-from .order import PROXIED, QueueOrder, QueueOrders
+from .moves._move_brokers import proxied_at
+from .order import QueueOrder, QueueOrders
 
 LOGGER = get_logger("lanemq.proxy.gateway", by_peers=True)
 
@@ -112,21 +113,21 @@ class DirectMembers:
                 topics.setdefault(broker, []).append(topic)
         for broker, asked in sorted(topics.items()):
             port = self._brokers.ports.get(BrokerKey(broker, MASTER_ID))
-            if port is not None:
+            if port is not None and broker not in self._brokers.gone:
                 yield port.upstream, asked
 
     async def _members_at(self, address: str, topics: Iterable[Topic]) -> _Members | None:
         """Ask a broker; None where it does not answer."""
         admin, groups = self._admin, dict[Group, frozenset[str]]()
         try:
-            proxied = await self._proxied_at(address)
+            proxied = await proxied_at(admin, address)
             for topic in topics:
                 for name in (await admin.groups_of_topic(address, topic))[:GROUPS_MAX]:
                     ids = await self._sharing(address, name, topic)
                     if ids:
                         groups[topic, name] = ids
             # Who has left meanwhile, or come, is in one of the two.
-            return _Members(groups, proxied | await self._proxied_at(address))
+            return _Members(groups, proxied | await proxied_at(admin, address))
         except (LanemqError, RemoteProtocolError) as error:
             LOGGER.info("groups at %s are not known: %s", address, error)
             return None
@@ -142,15 +143,7 @@ class DirectMembers:
             return frozenset()
         return frozenset(one.client_id for one in found.connection_set)
 
-    async def _proxied_at(self, address: str) -> frozenset[str]:
-        try:
-            found = await self._admin.producer_connections(address, PROXIED)
-        except RefusedByBroker as error:
-            if error.code != ResponseCode.SYSTEM_ERROR:
-                raise
-            return frozenset()  # there is no such group
-        return frozenset(one.client_id for one in found.connection_set)
-
 
 def _brokers_of(order: QueueOrder) -> set[str]:
-    return {name for name, _ in order.first} | {run.broker for run in order.runs}
+    names = {name for name, _ in order.first} | {run.broker for run in order.runs}
+    return names | {moved.last.broker for moved in order.moved}

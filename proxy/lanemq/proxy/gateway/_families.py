@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Final, final
 
 from ..net._loop_watch import loop_watch
-from ..net.http._exposition import Family
+from ..net.http._exposition import Family, Samples
 from ._open import RunningGateway
 from ._seen_port import SeenPort
+from .moves._queues import MovingQueues
+from .order._moved import MovedQueue
 
 _OF_BROKERS: Final[tuple[tuple[str, str, Callable[[SeenPort], int]], ...]] = (
     ("broker_sessions", "Connections to the broker.", lambda port: port.links),
@@ -55,6 +57,21 @@ class GatewayFamilies:
                 ("divided_groups", "Of these, with other members, too.", members.both_ways),
             ):
                 yield Family(f"lanemq_proxy_{name}", text, (), [((), float(value))])
+        moving, left = running.moving, running.left
+        if moving is not None and left is not None:
+            for name, text, counts in (
+                ("moved_queues", "Queues that have moved.", _has_moved),
+                ("moving_queues", "Queues that are on their way.", _is_on_its_way),
+            ):
+                yield Family(f"lanemq_proxy_{name}", text, (), _counted(moving, counts))
+            for name, text, value in (
+                ("lease_seconds", "Time for which its lease lasts.", moving.lease.left_s),
+                ("moves_total", "Moves that this process has seen end.", moving.moves),
+                ("drained_brokers", "Brokers for which others stand in.", len(moving.stands.known)),
+                ("sent_again_total", "Messages sent to a queue's open end again.", left.sent),
+                ("passed_over_total", "Messages that their clients sent again.", left.passed_over),
+            ):
+                yield Family(f"lanemq_proxy_{name}", text, (), [((), float(value))])
         for name, text, number in _OF_BROKERS:
             yield Family(
                 f"lanemq_proxy_{name}",
@@ -65,3 +82,19 @@ class GatewayFamilies:
                     for key, port in running.brokers.ports.items()
                 ],
             )
+
+
+def _counted(moving: MovingQueues, counts: Callable[[MovedQueue], bool]) -> Samples:
+    count = 0
+    for _, moved in moving.all():
+        count += counts(moved)
+        yield 1
+    yield (), count
+
+
+def _has_moved(queue: MovedQueue) -> bool:
+    return len(queue.parts) > 1
+
+
+def _is_on_its_way(queue: MovedQueue) -> bool:
+    return queue.target is not None

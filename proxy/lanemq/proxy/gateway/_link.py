@@ -7,7 +7,6 @@ the end of one refuses what it waits for there, no more.
 """
 
 import os
-from collections import deque
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Final, final
@@ -28,15 +27,17 @@ from lanemq.wire.frame import (
 from ..net._loop_watch import loop_watch
 from ..net._session import Session
 from ._answers import SeenAnswers
-from ._asked import REFUSED_MAX, Asked
+from ._asked import REFUSED_MAX, Asked, waits_for_answers
 from ._connecting import Connecting, Unreachable
 from ._counts import Counts
+from ._long_frame import LongFrame
 
 LOGGER = get_logger("lanemq.proxy.gateway.links", by_peers=True)
 
 RECEIVE_BYTES: Final = 65_536
 HIGH_BYTES: Final = 1 << 20
 """Unsent bytes from which on no more of the client is read."""
+NO_LEASE: Final = "the proxy's lease has ended since"
 ENDING_S: Final = 0.001
 """Seconds that the end of a link counts for in a turn of the loop, twice: the tasks of both sides
 have their ends to run, too, and all links of a broker may end at once."""
@@ -54,20 +55,25 @@ class BrokerLink:
         counts: Counts,
         name: str,
         receive: Callable[[Sequence[Frame]], None] | None = None,
+        era: Callable[[], int] | None = None,
+        is_outlived: Callable[[], bool] | None = None,
     ) -> None:
         """``receive`` takes what is for the client in place of the session; without it the end of
-        the link is that of the client's connection."""
+        the link is that of the client's connection, unless that outlives it. What was asked in one
+        ``era`` gets no answer in another one: the link ends."""
         self.address = address
         """The broker's own address."""
         self.session = session
         self._receive = receive or session.send_all
-        self._is_alone = receive is None
-        self._answers = answers
-        self._counts = counts
-        self._name = name
+        self._is_outlived = is_outlived or (lambda: receive is not None)
+        self._now_era = era or (lambda: 0)
+        self._era = self._now_era()
+        self._answers, self._counts, self._name = answers, counts, name
         self._watch = loop_watch()
-        self._asked = Asked()
-        self._long: deque[tuple[int, Frame]] = deque()  # for long_answer, until passed on
+        self._asked = Asked(is_marked=era is not None)
+        self.mark, self.waits_since = self._asked.mark, self._asked.waits_since
+        self.sends_since = self._asked.sends_since
+        self._long = LongFrame(answers, session, name)
         self._serialize = SerializeType.JSON
         self._protocol = Connection()
         self._stream: trio.abc.Stream | None = None
@@ -85,6 +91,12 @@ class BrokerLink:
         """The number of requests that the broker is to answer at once, and has not yet."""
         return self._asked.waiting
 
+    def renew(self) -> bool:
+        """Begin the present era; returns False where requests of an earlier one have no answer."""
+        if not self._asked:
+            self._era = self._now_era()
+        return self._now_era() == self._era
+
     def post(self, frame: Frame, start: int = 0) -> None:
         """Pass a request of the client on; ``flush`` sends it. ``start`` is as in ``Passed``."""
         if not frame.flag & FLAG_ONEWAY:
@@ -93,18 +105,13 @@ class BrokerLink:
         self._put(frame)
 
     def post_answer(self, frame: Frame) -> None:
-        """Pass the client's answer to a request of the broker on, and send it."""
+        """Pass the client's answer to a request of the broker on; ``flush`` sends it."""
         self._put(frame)
-        self.flush()
-        if self.is_behind:
-            self.session.held_by = self.caught_up
 
     def _put(self, frame: Frame) -> None:
-        if self.is_over:
-            return
-        data = encode_frame(frame)
-        self._outgoing.append(data)
-        self._unsent_bytes += len(data)
+        if not self.is_over:
+            self._outgoing.append(data := encode_frame(frame))
+            self._unsent_bytes += len(data)
 
     @property
     def is_behind(self) -> bool:
@@ -144,6 +151,7 @@ class BrokerLink:
     def _charge(self) -> None:
         """Charge the client with what is kept for it here, in both directions."""
         kept_bytes = self._unsent_bytes + self._protocol.kept_bytes + self._asked.charged_bytes
+        kept_bytes += self._long.kept_bytes
         charge, self._charged_bytes = kept_bytes - self._charged_bytes, kept_bytes
         if charge:
             self.session.account.add(charge)
@@ -179,8 +187,7 @@ class BrokerLink:
         return reason
 
     async def _read_loop(self, stream: trio.abc.Stream) -> str:
-        session, watch = self.session, self._watch
-        turn = watch.turn
+        session, watch, turn = self.session, self._watch, self._watch.turn
         try:
             while True:
                 if self._fd >= 0:
@@ -197,11 +204,16 @@ class BrokerLink:
                         await turn.begin(session)
                     if self.is_over:
                         return "the client is gone"
-                watch.mark_s = begun_s = perf_counter()
-                is_closed = self._pass_back(data)
-                if watch.is_held_since(begun_s):
-                    watch.note(f"answers of {self._name} for {session.peer}")
-                if self._long:
+                self._protocol.receive_data(data)
+                while True:
+                    if self._now_era() != self._era:
+                        return NO_LEASE
+                    watch.mark_s = begun_s = perf_counter()
+                    is_closed = self._pass_back()
+                    if watch.is_held_since(begun_s):
+                        watch.note(f"answers of {self._name} for {session.peer}")
+                    if not self._long:
+                        break
                     await self._pass_long_back()
                 if is_closed:
                     turn.spend(ENDING_S)
@@ -217,38 +229,38 @@ class BrokerLink:
             turn.spend(ENDING_S)
             return f"the connection broke: {error}"
 
-    def _pass_back(self, data: bytes) -> bool:
-        """Pass on what the broker sent; returns whether it has ended the connection."""
-        protocol = self._protocol
-        protocol.receive_data(data)
+    def _pass_back(self) -> bool:
+        """Pass on what the broker sent, up to a frame that takes several turns; returns whether it
+        has ended the connection."""
+        protocol, long = self._protocol, self._long
         seen: list[Frame] = []
         try:
-            while isinstance(event := protocol.next_event(), Frame):
+            while not long and isinstance(event := protocol.next_event(), Frame):
                 self._take(event, seen)
         finally:  # also what came before bytes that break the protocol
             if seen:
                 self._receive(seen)
         self._charge()
-        return isinstance(event, PeerClosed)
+        return not long and isinstance(event, PeerClosed)
 
     async def _pass_long_back(self) -> None:
-        """Pass on answers that take several turns; no more is read of the broker meanwhile."""
-        while self._long and not self.is_over:
-            made = await self._answers.long_answer(*self._long[0])
-            if self._long:  # the end of the link refuses what is not made
-                self._long.popleft()
-                self._receive([made])
+        """Pass on a frame that takes several turns; what follows it waits."""
+        for frame in await self._long.make():
+            if frame.is_response:
+                self._asked.take(frame.opaque)
+                self._counts.answers += 1
+            self._receive([frame])
+            self._charge()
 
     def _take(self, frame: Frame, seen: list[Frame]) -> None:
         if not frame.is_response:
-            seen.append(self._answers.request(frame))
+            if not self._long.takes(None, frame):
+                seen.append(self._answers.request(frame))
             return
-        code, start = self._asked.take(frame.opaque)
-        if code is not None:
+        code = self._asked.code(frame.opaque)
+        if code is not None and not self._long.takes(code, frame):
             self._counts.answers += 1
-            if self._answers.is_long(code, frame):
-                self._long.append((code, frame))
-                return
+            _, start = self._asked.take(frame.opaque)
             seen.append(self._answers.answer(code, frame, start))
 
     async def _write_loop(self, stream: trio.abc.Stream) -> None:
@@ -286,7 +298,7 @@ class BrokerLink:
         turn.spend(max(ENDING_S, perf_counter() - begun_s))
 
     def _end(self, reason: str) -> None:
-        """Refuse what the broker has not answered, so that clients try another one at once."""
+        """Refuse what the broker has not answered; for sends the end of a connection does it."""
         if self.is_over:
             return
         self.is_over = True
@@ -294,14 +306,12 @@ class BrokerLink:
         self._drained.set()
         self._outgoing, self._unsent_bytes = [], 0
         self._protocol.clear()
-        for code, frame in self._long:
-            self._asked.add(frame.opaque, code, 0)
-        self._long.clear()
-        keeps = not self._is_alone and len(self._asked) <= REFUSED_MAX
-        refusals = self._asked.refused(self._serialize, f"{self._name}: {reason}")
+        self._long.give_up()
+        keeps = len(self._asked) <= REFUSED_MAX and self._is_outlived()
+        sends = keeps or waits_for_answers(self.session)
+        refusals = self._asked.refused(self._serialize, f"{self._name}: {reason}", sends=sends)
         self._charge()
-        session = self.session
-        if session.closed:
+        if (session := self.session).closed:
             return
         LOGGER.info("%s: %s (%s): %s", session.peer, self._name, self.address, reason)
         if refusals:

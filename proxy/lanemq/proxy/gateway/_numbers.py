@@ -15,7 +15,7 @@ import msgspec
 
 from lanemq.local import append_file, make_directories, replace_file
 
-from .._settings import ConfigError
+from .._settings import ConfigError, read_file
 
 BROKERS_MAX: Final = 1000
 """Most brokers that a proxy has ports for."""
@@ -146,9 +146,7 @@ def alone(path: Path) -> Iterator[None]:
 
 def _read(path: Path) -> dict[str, int]:
     try:
-        numbers = msgspec.json.decode(path.read_bytes(), type=dict[str, int])
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        numbers = msgspec.json.decode(read_file(path), type=dict[str, int])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{path} does not have the numbers of brokers: {error}. Without the file they get new "

@@ -13,11 +13,13 @@ from lanemq.sdk.admin import AdminClient
 from lanemq.storage import Supervisor
 from lanemq.wire import HostAddress
 
+from ..net._dispatch import guarded
 from ..net._server import Server
 from ..net.limits._budget import Budget
 from ..net.transport._listen import listen, warn_of_strangers
 from ..tls import ProcessTls
 from ._brokers import UpstreamBrokers
+from ._changes import guard_of_changes
 from ._config import GatewayConfig
 from ._direct_members import DirectMembers
 from ._name_servers import NameServers
@@ -26,13 +28,20 @@ from ._peers import Peers
 from ._routes import Routes
 from ._status import StatusRequests
 from ._workers import Workers
-from .kv import CALL_S, KeyNamespaces, KeyRequests, make_upstream_keys
+from .kv import CALL_S, FILE, KeyNamespaces, KeyRequests, KnownLog, make_upstream_keys
+from .moves import DrainRequests, LeftBehind, MoveContext, MoveRequests, MovingQueues, Returns
 from .order import LOG_PREFIX, NAMESPACE, QueueOrders
 
 LOGGER = get_logger("lanemq.proxy.gateway", by_peers=True)
 
 FIRST_LOOK_S: Final = 5.0
 """Seconds that the start waits for a name server; brokers found later get their ports then."""
+MASTERS_S: Final = 40.0
+"""Seconds after which all masters are listed, where name servers have just been started: brokers
+register every 30 s."""
+HEARD_S: Final = 60.0
+"""Seconds after which a broker that has started knows all members of groups again: clients ask for
+routes, and send heartbeats, every 30 s each."""
 DRAIN_S: Final = 10.0
 """Seconds that a stopping proxy waits for the answers of brokers."""
 DRAIN_LOOK_S: Final = 0.05
@@ -53,6 +62,10 @@ class RunningGateway:
     """The orders of queues, where they are kept."""
     members: DirectMembers | None
     """The groups with members who do not see these orders."""
+    moving: MovingQueues | None
+    """The queues that move, where they may."""
+    left: LeftBehind | None
+    """Sends again the messages behind their ends."""
     server: Server
     """The server at ``address``."""
 
@@ -98,6 +111,8 @@ async def open_gateway(
                 await running.routes.looked.wait()
                 if running.orders is not None:
                     await running.orders.opened()
+                if running.moving is not None:
+                    await running.moving.lease.granted.wait()
             await nursery.start(running.server.serve, [listener])
             try:
                 yield running
@@ -121,15 +136,10 @@ def _parts(
     """Build a proxy, and its tasks."""
     budget = Budget(config.peer_memory_bytes)
     namespaces = KeyNamespaces(client, config.name_servers) if config.keys else None
-    keys: KeyRequests | None = None
-    if namespaces is not None:
-        keys = KeyRequests(
-            namespaces=namespaces,
-            broker_name=lambda: brokers.first_name,
-            now_s=trio.current_time,
-        )
+    keys = None if namespaces is None else _keys(namespaces, lambda: brokers.first_name)
     admin = AdminClient(client, config.name_servers, timeout_s=CALL_S)
-    orders = _orders(config, client, admin) if config.logical else None
+    known = _known_log(config, address) if config.logical else None
+    orders = None if known is None else _orders(config, client, admin, known)
     brokers = UpstreamBrokers(
         config,
         numbers,
@@ -147,35 +157,125 @@ def _parts(
         brokers,
         own_name=str(address),
         keeps_order=config.logical,
+        moves=config.moves,
+        known=known,
     )
     name_servers = NameServers(client, config.name_servers, own_name=str(address))
     routes = Routes(name_servers, brokers, peers, namespaces, orders)
-    server = Server(
-        routes.handlers, name="proxy", limits=config.limits(), budget=budget, tls=tls.server
-    )
-    server.unsupported = routes.other
-    status = StatusRequests(name_servers, brokers, peers, budget, namespaces, orders, members)
-    status.add_to(routes.handlers)
     tasks: list[Task] = [
         ("looking at the brokers of the cluster", routes.run),
         ("asking the other proxies", peers.run),
     ]
+    if namespaces is not None and keys is not None:
+        tasks += _tasks_of_keys(namespaces, keys)
+    if orders is not None and members is not None:
+        tasks.append(("following the order of queues", orders.run))
+        tasks.append(("looking for members who go direct", members.run))
+    moving = left = None
+    if orders is not None and config.moves:
+        moving, left = _moves(config, orders, routes, client, admin, nursery, brokers, peers)
+        returns = Returns(moving, brokers.masters, routes.looked)
+        tasks += _tasks_of_moves(moving, left, returns)
+    status = StatusRequests(
+        name_servers, brokers, peers, budget, namespaces, orders, members, moving, left
+    )
+    status.add_to(routes.handlers)
     if config.is_shared and config.state_path is not None:
         folder = config.state_path.parent
         status.workers = Workers(folder, config.worker, config.workers, status.own)
         tasks.append(("answering the other workers", status.workers.run))
-    if namespaces is not None and keys is not None:
-        tasks.append(("following the logs of keys", namespaces.run))
-        tasks.append(("answering requests for keys", keys.run))
-    if orders is not None and members is not None:
-        tasks.append(("following the order of queues", orders.run))
-        tasks.append(("looking for members who go direct", members.run))
-    running = RunningGateway(address, routes, brokers, peers, budget, orders, members, server)
+    server = _server(config, routes, budget, tls)
+    running = RunningGateway(
+        address, routes, brokers, peers, budget, orders, members, moving, left, server
+    )
     return running, tasks
 
 
-def _orders(config: GatewayConfig, client: RemotingClient, admin: AdminClient) -> QueueOrders:
-    log = make_upstream_keys(client, admin, namespace=NAMESPACE, prefix=LOG_PREFIX)
+def _server(config: GatewayConfig, routes: Routes, budget: Budget, tls: ProcessTls) -> Server:
+    """Build the server of the port for routes, whose handlers are all there."""
+    guard = guard_of_changes(config.admits_changes)
+    server = Server(
+        routes.handlers,
+        name="proxy",
+        limits=config.limits(),
+        budget=budget,
+        tls=tls.server,
+        guard=guard,
+    )
+    server.unsupported = guarded(routes.other, guard)
+    return server
+
+
+def _keys(namespaces: KeyNamespaces, broker_name: Callable[[], str]) -> KeyRequests:
+    now_s = trio.current_time
+    return KeyRequests(namespaces=namespaces, broker_name=broker_name, now_s=now_s)
+
+
+def _moves(
+    config: GatewayConfig,
+    orders: QueueOrders,
+    routes: Routes,
+    client: RemotingClient,
+    admin: AdminClient,
+    nursery: trio.Nursery,
+    brokers: UpstreamBrokers,
+    peers: Peers,
+) -> tuple[MovingQueues, LeftBehind]:
+    """Build what moves queues; the request for it is served beside routes."""
+    name = peers.own_name
+    moving = MovingQueues(orders, name, nursery=nursery, links_to=brokers.links_to)
+    left = LeftBehind(moving, client, brokers.address_of)
+    brokers.let_move(moving, client)
+    context = MoveContext(
+        moving,
+        client,
+        admin,
+        brokers.address_of,
+        brokers.masters,
+        peers.why_no_move,
+        routes.look,
+        heard_s=min(HEARD_S, config.settle_seconds),
+    )
+    MoveRequests(context, nursery).add_to(routes.handlers)
+    DrainRequests(context, nursery).add_to(routes.handlers)
+    return moving, left
+
+
+def _tasks_of_keys(namespaces: KeyNamespaces, keys: KeyRequests) -> list[Task]:
+    return [
+        ("following the logs of keys", namespaces.run),
+        ("answering requests for keys", keys.run),
+    ]
+
+
+def _tasks_of_moves(moving: MovingQueues, left: LeftBehind, returns: Returns) -> list[Task]:
+    return [
+        ("holding the lease of this proxy", moving.lease.run),
+        ("looking after queues that move", moving.run),
+        ("looking for messages behind queues' ends", left.run),
+        ("looking for drained brokers that are back", returns.run),
+    ]
+
+
+def _known_log(config: GatewayConfig, address: HostAddress) -> KnownLog:
+    path = None if config.state_path is None else config.state_path.with_name(FILE)
+    settle_s = min(MASTERS_S, config.settle_seconds)
+    is_first = not config.worker
+    others = {*config.other_proxies} - {str(address)}
+    topic = LOG_PREFIX + NAMESPACE
+    return KnownLog(path, topic, settle_s=settle_s, saves=is_first, peers=others)
+
+
+def _orders(
+    config: GatewayConfig, client: RemotingClient, admin: AdminClient, known: KnownLog
+) -> QueueOrders:
+    log = make_upstream_keys(
+        client,
+        admin,
+        namespace=NAMESPACE,
+        prefix=LOG_PREFIX,
+        known=known,
+    )
     return QueueOrders(log, settle_s=config.settle_seconds)
 
 
@@ -199,4 +299,6 @@ async def _stop(running: RunningGateway) -> None:
     async with trio.open_nursery() as nursery:
         for port in ports:
             nursery.start_soon(port.server.stop)
+    if running.moving is not None:
+        await running.moving.lease.give_up()
     running.brokers.close()

@@ -6,6 +6,7 @@ live, so that a sender that may choose a queue finds another proxy at once when 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, final
 
 import trio
@@ -16,8 +17,10 @@ from lanemq.wire import RemoteProtocolError, RequestCode
 from lanemq.wire.bodies import ClusterInfo
 from lanemq.wire.frame import request
 
+from ..net._turns import read_answer
 from ._brokers import UpstreamBrokers
 from ._numbers import BrokerKey
+from .kv import KnownLog
 
 LOGGER = get_logger("lanemq.proxy.gateway", by_peers=True)
 
@@ -26,6 +29,10 @@ OWN_FIELD: Final = "lanemqProxy"
 the proxy's name, empty from one that stops."""
 LOGICAL_FIELD: Final = "lanemqProxyLogical"
 """A field of the answer: whether the proxy keeps the order of queues."""
+MOVES_FIELD: Final = "lanemqProxyMoves"
+"""A field of the answer: whether it lets queues move."""
+LOG_FIELD: Final = "lanemqProxyLog"
+"""A field of the answer: the log of orders that the proxy knows."""
 LOOK_S: Final = 2.0
 """Seconds between questions to another proxy."""
 ASK_S: Final = 2.0
@@ -40,6 +47,8 @@ class _Peer:
     """Its address, as it gives it itself; empty if it is gone or stops."""
     keeps_order: bool | None = None
     """True if it keeps the order of queues; None until it has told."""
+    moves: bool | None = None
+    """True if it lets queues move; None until it has told."""
     heard_s: float = 0.0
     addresses: Mapping[BrokerKey, str] = field(default_factory=dict)
 
@@ -56,13 +65,18 @@ class Peers:
         *,
         own_name: str,
         keeps_order: bool = False,
+        moves: bool = False,
+        known: KnownLog | None = None,
     ) -> None:
         self._client = client
+        self._known = known
         self._peers = {address: _Peer() for address in others}
         self._brokers = brokers
         self.own_name = own_name
         self.keeps_order = keeps_order
         """True for a proxy that keeps the order of queues."""
+        self.moves = moves
+        """True for a proxy that lets queues move."""
         self.is_leaving = False
         """True once clients are to go to other proxies, if there are any."""
 
@@ -74,9 +88,42 @@ class Peers:
     def known(self) -> Sequence[tuple[str, str, str]]:
         """Return the address of each other proxy, as configured, its name, which is empty if it is
         gone or stops, and what is wrong with it."""
-        return [(address, one.name, self._problem(one)) for address, one in self._peers.items()]
+        return [
+            (address, one.name, self._problem(one) or self._why_differs(address))
+            for address, one in self._peers.items()
+        ]
+
+    def _why_differs(self, address: str) -> str:
+        return "" if self._known is None else self._known.why_differs(address)
+
+    def told(self) -> dict[str, str]:
+        """Return the fields in which this proxy tells another one of itself."""
+        return {
+            OWN_FIELD: "" if self.is_leaving else self.own_name,
+            LOGICAL_FIELD: str(self.keeps_order).lower(),
+            MOVES_FIELD: str(self.moves).lower(),
+            LOG_FIELD: "" if self._known is None else self._known.told(),
+        }
+
+    def why_no_move(self) -> str:
+        """Return the reason why no move may begin: another proxy that may not know; or empty."""
+        for address, one in self._peers.items():
+            if not one.name:
+                return (
+                    f"the proxy at {address} does not answer, or stops: it has to be there when a "
+                    "queue begins to move, or not to be named by --peer"
+                )
+            if not one.moves and one.name != self.own_name:
+                return f"the proxy at {address} runs without --moves"
+        return ""
 
     def _problem(self, peer: _Peer) -> str:
+        if peer.name and peer.moves is not None and peer.moves != self.moves:
+            one, other = ("it", "this one") if peer.moves else ("this one", "it")
+            return (
+                f"{one} runs with --moves, and {other} without: once a queue has moved, clients of "
+                "the latter do not find its messages"
+            )
         if not peer.name or peer.keeps_order in {None, self.keeps_order}:
             return ""
         one, other = ("it", "this one") if peer.keeps_order else ("this one", "it")
@@ -97,7 +144,8 @@ class Peers:
             try:
                 answer = await self._client.call(address, frame, ASK_S)
                 name = answer.fields.get(OWN_FIELD, "")
-                table = ClusterInfo.decode(answer.body).broker_addr_table
+                read = partial(ClusterInfo.decode, answer.body)
+                table = (await read_answer(len(answer.body), read)).broker_addr_table
             except (LanemqError, RemoteProtocolError) as error:
                 if peer.name and trio.current_time() - peer.heard_s > LIFE_S:
                     LOGGER.warning("the proxy at %s is gone: %s", address, error)
@@ -106,8 +154,12 @@ class Peers:
                 if name != peer.name:
                     LOGGER.info("the proxy at %s %s", address, "is there" if name else "stops")
                 peer.name, peer.heard_s = name, trio.current_time()
-                before, peer.keeps_order = peer.keeps_order, _told(answer.fields)
-                if before != peer.keeps_order and (why := self._problem(peer)):
+                if self._known is not None:
+                    self._known.note_told(address, answer.fields.get(LOG_FIELD, ""))
+                before = peer.keeps_order, peer.moves
+                peer.keeps_order = _told(answer.fields, LOGICAL_FIELD)
+                peer.moves = _told(answer.fields, MOVES_FIELD)
+                if before != (peer.keeps_order, peer.moves) and (why := self._problem(peer)):
                     LOGGER.error("the proxy at %s: %s", address, why)
                 peer.addresses = {
                     BrokerKey(broker.broker_name, broker_id): at
@@ -139,6 +191,6 @@ class Peers:
         }
 
 
-def _told(fields: Mapping[str, str]) -> bool | None:
-    """Return whether a proxy keeps the order of queues; None for one that does not tell."""
-    return {"true": True, "false": False}.get(fields.get(LOGICAL_FIELD, ""))
+def _told(fields: Mapping[str, str], name: str) -> bool | None:
+    """Return what a proxy tells of itself; None for one that does not tell."""
+    return {"true": True, "false": False}.get(fields.get(name, ""))

@@ -5,7 +5,8 @@ no name server answers is the last one that was known.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple, final
 
 import trio
@@ -27,13 +28,24 @@ from lanemq.wire.requests import Port
 
 from ..net._dispatch import Handlers, Outcome, typed
 from ..net._session import Session
+from ..net._turns import read_answer
 from ._brokers import UpstreamBrokers
+from ._changes import OF_BROKERS, TO_ALL
 from ._counts import Seen
 from ._name_servers import LOOK_FIELD, NameServers
 from ._numbers import BrokerKey
-from ._peers import LOGICAL_FIELD, OWN_FIELD, Peers
+from ._peers import OWN_FIELD, Peers
+from ._seen_addresses import SeenAddresses
 from .kv import KeyNamespaces, claims_answer
-from .order import QueueOrder, QueueOrders, added_number, queues_told, seen_route
+from .order import (
+    QueueOrder,
+    QueueOrders,
+    added_number,
+    queues_told,
+    seen_route,
+    unserved,
+    with_gone,
+)
 from .rewrites import with_addresses
 
 LOGGER = get_logger("lanemq.proxy.gateway", by_peers=True)
@@ -50,25 +62,6 @@ room from other clients' routes."""
 ROUTE_FIELD_MAX: Final = 256
 STANDARD_JSON: Final = Version.V4_9_4
 """The first version of clients that name servers may answer in another form of JSON."""
-QUERY_DATA_VERSION: Final = 322
-BROKER_HEARTBEAT: Final = 904
-
-OF_BROKERS: Final = frozenset(
-    {Code.REGISTER_BROKER, Code.UNREGISTER_BROKER, QUERY_DATA_VERSION, BROKER_HEARTBEAT}
-)
-"""Requests of brokers, which belong to the name servers themselves."""
-TO_ALL: Final = frozenset(
-    {
-        Code.PUT_KV_CONFIG,
-        Code.DELETE_KV_CONFIG,
-        Code.WIPE_WRITE_PERM_OF_BROKER,
-        Code.ADD_WRITE_PERM_OF_BROKER,
-        Code.DELETE_TOPIC_IN_NAMESRV,
-        Code.REGISTER_TOPIC_IN_NAMESRV,
-        Code.UPDATE_NAMESRV_CONFIG,
-    }
-)
-"""Requests that tools send to each name server: for them the proxy is the only one."""
 
 
 class _Key(NamedTuple):
@@ -95,9 +88,11 @@ class Routes:
         self._name_servers = name_servers
         self._brokers = brokers
         self._peers = peers
+        self._seen_addresses = SeenAddresses(peers, brokers, orders)
         self._kept: OrderedDict[_Key, Frame] = OrderedDict()
         self._kept_bytes = 0
         self.seen = Seen()
+        self._looking = trio.Lock()
         self.looked = trio.Event()
         """Set after the first look at the cluster, whatever came of it."""
         self.handlers = Handlers(Port.NAME_SERVER, Port.PROXY)
@@ -120,23 +115,24 @@ class Routes:
         """Look at the brokers of the cluster again and again, until cancelled."""
         before = ""
         while True:
-            why = await self._look()
+            why = await self.look()
             if why and why != before:
                 LOGGER.warning("the brokers of the cluster are not known: %s", why)
             before = why
             self.looked.set()
             await trio.sleep(LOOK_S)
 
-    async def _look(self) -> str:
+    async def look(self) -> str:
         """Look at the brokers of the cluster; returns the reason why that did not work, if so."""
-        try:
-            answer = await self._name_servers.look()
-            told = ClusterInfo.decode(answer.body).broker_addr_table.values()
-        except Refused as error:
-            return error.remark
-        except RemoteProtocolError as error:
-            return str(error)
-        self._brokers.note_all(*told)
+        async with self._looking:  # an earlier answer may not replace a later one
+            try:
+                answer = await self._name_servers.look()
+                told = await _read_brokers(answer.body)
+            except Refused as error:
+                return error.remark
+            except RemoteProtocolError as error:
+                return str(error)
+            self._brokers.note_all(*told)
         return ""
 
     # Handlers
@@ -161,18 +157,18 @@ class Routes:
                 raise
             self.seen.kept += 1
             # Brokers may have moved since: only what is told now says where they are.
-            known = RouteData.decode(kept.body)
+            known = await _read_route(kept.body)
             order = self._order_of(topic, known)
-            return _reply(frame, kept, self._seen_route(kept.body, known, order))
+            return _reply(frame, kept, await self._seen_route(kept.body, known, order))
         if answer.code != ResponseCode.SUCCESS:
             return _reply(frame, answer, answer.body)
-        route = RouteData.decode(answer.body)
+        route = await _read_route(answer.body)
         self._keep(key, answer)
         if self._orders is not None:
             await self._note_queues(topic, route, self._orders)
         order = self._order_of(topic, route)
         self._brokers.note(*route.broker_datas)
-        return _reply(frame, answer, self._seen_route(answer.body, route, order))
+        return _reply(frame, answer, await self._seen_route(answer.body, route, order))
 
     def _check_order_known(self) -> None:
         """Raise ``Refused`` while orders are not known. That may change in any wait."""
@@ -186,7 +182,10 @@ class Routes:
         Raises ``Refused`` while orders are not known.
         """
         self._check_order_known()
-        return None if self._orders is None else self._orders.of_route(topic, route)
+        order = None if self._orders is None else self._orders.of_route(topic, route)
+        if order is not None and order.moved and not self._peers.moves:
+            raise unserved(topic)
+        return order
 
     async def _note_queues(self, topic: str, route: RouteData, orders: QueueOrders) -> None:
         """Give all queues that are told a place in the order. Raises ``Refused``."""
@@ -200,31 +199,16 @@ class Routes:
                 raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         await orders.noted(topic, route)
 
-    def _seen_route(self, body: bytes, told: RouteData, order: QueueOrder | None) -> bytes:
+    async def _seen_route(self, body: bytes, told: RouteData, order: QueueOrder | None) -> bytes:
         """Return a route as clients see it; without an order the queues are the cluster's."""
         queues = queues_told(told)
         if order is not None and (not order.is_the_clusters or order.lacks(queues)):
-            route = seen_route(told, order, self._addresses_of_added(told))
+            at = self._seen_addresses
+            route = with_gone(told, order, at.gone(order, told))
+            route = seen_route(route, order, at.added(told))
             # The name server knows which form of JSON the client reads.
             body = route.encode(standard=fastjson.is_quick(body))
-        return self._with_addresses(body, told.broker_datas)
-
-    def _addresses_of_added(self, told: RouteData) -> Callable[[str], Mapping[int, str]]:
-        """Return what gives the addresses of an added broker by its name: one for each member of
-        any broker behind it, in whatever topic."""
-        seen, orders, members = self._peers.addresses(), self._orders, self._brokers.members
-        assert orders is not None, "there is an order"
-        of_topic = {number for one in told.broker_datas for number in one.broker_addrs}
-
-        def addresses(name: str) -> Mapping[int, str]:
-            number = added_number(name)
-            assert number is not None, "the name of an added broker"
-            # Of a topic that has just got it, the log's reader has not told yet.
-            ids = members.ids(orders.behind_one(number)) or of_topic
-            keys = (BrokerKey(name, one) for one in sorted(ids))
-            return {key.broker_id: seen[key] for key in keys if key in seen}
-
-        return addresses
+        return await self._with_addresses(body, told.broker_datas)
 
     def _keep(self, key: _Key, answer: Frame) -> None:
         before = self._kept.pop(key, None)
@@ -245,9 +229,9 @@ class Routes:
             answer = await self._name_servers.pass_look(frame, ids)
         if answer.code != ResponseCode.SUCCESS:
             return _reply(frame, answer, answer.body)
-        told = tuple(ClusterInfo.decode(answer.body).broker_addr_table.values())
+        told = await _read_brokers(answer.body)
         self._brokers.note(*told)
-        return _reply(frame, answer, self._with_addresses(answer.body, told))
+        return _reply(frame, answer, await self._with_addresses(answer.body, told))
 
     def _own(self, frame: Frame) -> Frame:
         """Return the addresses here, whether a name server answers or not."""
@@ -255,9 +239,7 @@ class Routes:
         for key, address in self._peers.own_addresses().items():
             addresses.setdefault(key.name, {})[key.broker_id] = address
         table = {name: BrokerData("", name, at) for name, at in addresses.items()}
-        name = "" if self._peers.is_leaving else self._peers.own_name
-        fields = {OWN_FIELD: name, LOGICAL_FIELD: str(self._peers.keeps_order).lower()}
-        return frame.reply(fields=fields, body=ClusterInfo(table).encode())
+        return frame.reply(fields=self._peers.told(), body=ClusterInfo(table).encode())
 
     def table(self, header: GetKVListByNamespace, frame: Frame, session: Session) -> Outcome:
         """Return a table of the name servers; that of the places of keys is the proxy's."""
@@ -280,19 +262,32 @@ class Routes:
     async def _pass_on(self, frame: Frame) -> Frame:
         if frame.code not in TO_ALL:
             answer = await self._name_servers.ask(frame)
-            return _reply(frame, answer, with_addresses(answer.body, self._seen_at()))
+            body, table = answer.body, self._seen_at()
+            body = await read_answer(len(body), partial(with_addresses, body, table))
+            return _reply(frame, answer, body)
         found = await self._name_servers.ask_all(frame)
         return _reply(frame, found, found.body)
 
     # Addresses
 
-    def _with_addresses(self, body: bytes, told: Sequence[BrokerData]) -> bytes:
-        return with_addresses(body, _table(told, self._peers.addresses()))
+    async def _with_addresses(self, body: bytes, told: Sequence[BrokerData]) -> bytes:
+        table = _table(told, self._peers.addresses())
+        return await read_answer(len(body), partial(with_addresses, body, table))
 
     def _seen_at(self) -> dict[str, str]:
         seen = self._peers.addresses()
         ports = self._brokers.ports.items()
-        return {port.upstream: seen[key] for key, port in ports if added_number(key.name) is None}
+        own = [(key, port) for key, port in ports if added_number(key.name) is None]
+        return {port.upstream: seen[key] for key, port in own if port.upstream}
+
+
+async def _read_route(body: bytes) -> RouteData:
+    return await read_answer(len(body), partial(RouteData.decode, body))
+
+
+async def _read_brokers(body: bytes) -> Sequence[BrokerData]:
+    info = await read_answer(len(body), partial(ClusterInfo.decode, body))
+    return tuple(info.broker_addr_table.values())
 
 
 def _reply(frame: Frame, answer: Frame, body: bytes) -> Frame:

@@ -1,17 +1,22 @@
-"""The status of a proxy, as ``lanemq admin proxyStatus`` asks for it at the port for routes."""
+"""The status of a proxy, which its port for routes reports (310431)."""
 
 from collections.abc import Awaitable
 from itertools import islice
 from typing import Final, final
 
-from lanemq.wire import RequestCode
+from lanemq.wire import RemoteProtocolError, RequestCode
 from lanemq.wire.bodies import (
     AddedQueues,
     KeyLogStatus,
     OtherProxy,
     ProxiedBroker,
+    ProxiedMove,
+    ProxiedStand,
     ProxiedTopic,
+    ProxyLeaseStatus,
+    ProxyMoves,
     ProxyStatus,
+    QueuePart,
 )
 from lanemq.wire.frame import Frame
 
@@ -26,7 +31,8 @@ from ._name_servers import NameServers
 from ._peers import Peers
 from ._workers import Workers
 from .kv import KeyNamespaces
-from .order import QueueOrders
+from .moves import LeftBehind, MovingQueues, leases_in
+from .order import MovedQueue, QueueOrders
 
 ORDER_LOG: Final = "(order of queues)"
 TOPICS_SHOWN: Final = 1000
@@ -46,6 +52,8 @@ class StatusRequests:
         namespaces: KeyNamespaces | None,
         orders: QueueOrders | None,
         members: DirectMembers | None,
+        moving: MovingQueues | None = None,
+        left: LeftBehind | None = None,
     ) -> None:
         self._name_servers = name_servers
         self._brokers = brokers
@@ -54,6 +62,8 @@ class StatusRequests:
         self._namespaces = namespaces
         self._orders = orders
         self._members = members
+        self._moving = moving
+        self._left = left
         self.workers: Workers | None = None
         """The processes that share the ports; None where there is one."""
 
@@ -102,6 +112,7 @@ class StatusRequests:
             queue_log=self._queue_log(),
             topics_in_other_order=0 if self._orders is None else len(self._orders.others),
             topics=self._topics(),
+            moves=self._moves(),
             direct_groups=() if self._members is None else self._members.groups,
         )
 
@@ -126,6 +137,30 @@ class StatusRequests:
             for topic, order in sorted(islice(others.items(), TOPICS_SHOWN))
         )
 
+    def _moves(self) -> ProxyMoves | None:
+        moving, orders = self._moving, self._orders
+        if moving is None or orders is None:
+            return None
+        lease = moving.lease
+        leases: tuple[ProxyLeaseStatus, ...] = ()
+        problem = lease.problem
+        try:
+            leases = tuple(ProxyLeaseStatus(one.name, one.done) for one in leases_in(orders))
+        except RemoteProtocolError as error:
+            problem = str(error)
+        return ProxyMoves(
+            lease_seconds=int(lease.left_s),
+            problem=problem,
+            leases=leases,
+            sent_again=0 if self._left is None else self._left.sent,
+            passed_over=0 if self._left is None else self._left.passed_over,
+            queues=tuple(_moved(orders, *one) for one in islice(moving.all(), TOPICS_SHOWN)),
+            stands=tuple(
+                ProxiedStand(name, stand.at, stand.target, stand.is_done, stand.is_forgotten)
+                for name, stand in sorted(moving.stands.known.items())
+            ),
+        )
+
     def _keys(self) -> tuple[KeyLogStatus, ...]:
         if self._namespaces is None:
             return ()
@@ -134,6 +169,28 @@ class StatusRequests:
             for namespace, keys in sorted(self._namespaces.opened.items())
             for one in keys.statuses()
         )
+
+
+def _moved(orders: QueueOrders, topic: str, moved: MovedQueue) -> ProxiedMove:
+    order = orders.of(topic)
+    seen = None if order is None else order.seen(*moved.place)
+    index = -1 if order is None or seen is None else order.index_of(seen)
+    return ProxiedMove(
+        topic,
+        index,
+        parts=tuple(
+            QueuePart(
+                part.broker,
+                part.queue_id,
+                begin,
+                begin + part.end if part.end >= 0 else -1,
+                part.lost,
+            )
+            for part, begin in zip(moved.parts, moved.begins, strict=True)
+        ),
+        target="" if moved.target is None else moved.target.broker,
+        sealing=moved.is_sealing,
+    )
 
 
 def _reply(frame: Frame, session: Session, status: ProxyStatus) -> Frame | Awaitable[Frame]:

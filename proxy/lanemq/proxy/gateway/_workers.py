@@ -1,10 +1,14 @@
 """The processes that share a proxy's ports: each has the status of all.
 
 A request for the status comes to any of them. Each tells the others its own at a port on loopback,
-whose number it writes into a file of the proxy's directory.
+whose number it writes into a file of the proxy's directory, with a secret: other users of the
+machine reach the port, and may take it once the worker has ended. Both sides show that they have
+read the file.
 """
 
+import hmac
 import os
+import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +18,7 @@ import trio
 
 from lanemq.local import replace_file
 from lanemq.sdk import LanemqError, RemotingClient, open_remoting_client
-from lanemq.wire import RemoteProtocolError, RequestCode
+from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode, seal
 from lanemq.wire.bodies import ProxiedBroker, ProxyStatus, ProxyWorker
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.requests import Port
@@ -29,6 +33,9 @@ from ..net.transport._listen import listen
 LOOPBACK: Final = "127.0.0.1"
 ASK_S: Final = 2.0
 """Seconds that another worker has to answer."""
+_ONCE: Final = "once"
+"""The field with what an asker has drawn, for the answer to be one to this request."""
+_SEAL: Final = "seal"
 
 
 @final
@@ -43,6 +50,7 @@ class Workers:
         self._count = count
         self._status = status
         self._client: RemotingClient | None = None
+        self._secret = secrets.token_hex(16)
 
     async def run(self) -> None:
         """Answer the other workers, until cancelled. Raises ``OSError`` where the port's number
@@ -52,7 +60,8 @@ class Workers:
         # Its connections are not clients': they have an account elsewhere.
         server = Server(handlers, name="worker", limits=Limits(), budget=Budget(LIMIT_MIN_BYTES))
         with listen(LOOPBACK, 0) as listener:
-            replace_file(self._file(self._number), b"%d\n" % listener.getsockname()[1])
+            text = f"{listener.getsockname()[1]} {self._secret}\n"
+            replace_file(self._file(self._number), text.encode(), is_secret=True)
             async with open_remoting_client() as self._client:
                 await server.serve([listener])
 
@@ -68,7 +77,11 @@ class Workers:
         return replace(status, workers=(worker,))
 
     def _answer(self, frame: Frame, _: Session) -> Frame:
-        return frame.reply(body=self._own().encode())
+        once = frame.fields.get(_ONCE, "")
+        if not _is_sealed(frame, self._secret, once):
+            raise Refused(ResponseCode.NO_PERMISSION, "this port is for the proxy's own workers")
+        body = self._own().encode()
+        return frame.reply(fields={_SEAL: _sealed(self._secret, once, body)}, body=body)
 
     def _file(self, number: int) -> Path:
         return self._folder / f"worker-{number}.port"
@@ -90,15 +103,29 @@ class Workers:
     async def _told_by(self, number: int) -> ProxyStatus | str:
         """Return the status of another worker, or why there is none."""
         try:
-            port = int(self._file(number).read_bytes())
+            port, secret = self._file(number).read_text().split()
             if self._client is None:
                 return "not asked: this worker starts"
-            answer = await self._client.call(
-                f"{LOOPBACK}:{port}", request(RequestCode.PROXY_STATUS), ASK_S
+            once = secrets.token_hex(16)
+            asked = request(
+                RequestCode.PROXY_STATUS, {_ONCE: once, _SEAL: _sealed(secret, once, b"")}
             )
+            answer = await self._client.call(f"{LOOPBACK}:{int(port)}", asked, ASK_S)
+            if not _is_sealed(answer, secret, once):
+                return "another program has its port"
             return ProxyStatus.decode(answer.body)
         except (OSError, ValueError, LanemqError, RemoteProtocolError) as error:
             return str(error)
+
+
+def _sealed(secret: str, once: str, body: bytes) -> str:
+    return seal(once.encode() + b"\n" + body, secret)
+
+
+def _is_sealed(frame: Frame, secret: str, once: str) -> bool:
+    """Return whether a request, or the answer to it, comes from who has read the file."""
+    expected = _sealed(secret, once, frame.body)
+    return hmac.compare_digest(frame.fields.get(_SEAL, "").encode(), expected.encode())
 
 
 def merged(statuses: Iterable[ProxyStatus | str]) -> ProxyStatus:

@@ -6,7 +6,7 @@ from typing import final
 from attrs import define
 
 from ..net._loop_watch import loop_watch
-from ..net.http._exposition import Family
+from ..net.http._exposition import CHUNK_LOOKS, Family, Samples
 from ..net.limits._budget import Budget
 from .routes._table import RouteTable
 
@@ -21,11 +21,11 @@ class NameServerFamilies:
 
     def all(self) -> Iterator[Family]:
         """Iterate over the metrics."""
-        watch, info, budget = loop_watch(), self._routes.cluster_info(), self._budget
-        addresses = sum(len(broker.broker_addrs) for broker in info.broker_addr_table.values())
+        watch, budget = loop_watch(), self._budget
+        name, text = "lanemq_nameserver_topic_number", "Topics with a route."
+        yield Family(name, text, (), self._topics())
         for name, text, value in (
-            ("topic_number", "Topics with a route.", len(self._routes.topics())),
-            ("broker_number", "Registered brokers.", addresses),
+            ("broker_number", "Registered brokers.", self._routes.registered),
             ("loop_longest_turn_seconds", "Since the start.", watch.longest_s),
             ("loop_held_total", "Turns longer than 100 ms.", watch.held),
             ("peer_memory_bytes", "Memory kept for all peers.", budget.used_bytes),
@@ -33,3 +33,13 @@ class NameServerFamilies:
             ("connections", "Connections of the process.", budget.peers),
         ):
             yield Family(f"lanemq_nameserver_{name}", text, (), [((), value)])
+
+    def _topics(self) -> Samples:
+        steps = self._routes.topics_in_steps()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                yield (), float(len(stop.value))
+                return
+            yield CHUNK_LOOKS  # one step is as long as a turn may be

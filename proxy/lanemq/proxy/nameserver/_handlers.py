@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import final
 
-from lanemq.local import get_logger, replace_file
+from lanemq.local import get_logger
 from lanemq.wire import (
     ORDER_TOPIC_NAMESPACE,
     Refused,
@@ -27,11 +27,11 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.logical import LOGICAL_QUEUES_MEMBER
 
-from .._settings import ConfigError, parse_properties
 from ..net._dispatch import QUICK_BODY_BYTES, Handlers, typed
 from ..net._session import Session
 from ..net._turns import Steps, all_steps, reply_with, step_by_step
-from ._config import BLOCKED_KEYS, NameServerConfig
+from ._config import NameServerConfig
+from ._config_requests import ConfigRequests
 from ._known import KnownBrokers
 from ._kv import KVConfig
 from ._kv_requests import KVRequests
@@ -39,6 +39,8 @@ from ._long_registrations import LongRegistrations
 from ._requests import (
     RegistrationRead,
     asker,
+    check_names,
+    check_place,
     is_compressed,
     registration,
     wanted_indices,
@@ -46,7 +48,8 @@ from ._requests import (
 from ._row_changes import RowChanges
 from ._topic_lists import TopicLists
 from .logical._registration import LogicalRegistration
-from .logical._routes import Asker, LogicalTopics
+from .logical._route_maker import Asker
+from .logical._routes import LogicalTopics
 from .logical._view import ShownTopic
 from .routes._registration import Registration, is_changed
 from .routes._rows import ROWS_OF_A_STEP
@@ -76,7 +79,7 @@ class NameServerHandlers:
         self._long = LongRegistrations()
         self._now_s = now_s
         self._logical = LogicalTopics(routes, wait_s=config.logical_queue_wait_time / 1000)
-        self._changes = RowChanges(routes, self._delete_logical, self._long)
+        self._changes = RowChanges(routes, self._delete_logical, self._logical.is_wide, self._long)
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every handler under its code."""
@@ -84,24 +87,24 @@ class NameServerHandlers:
         self._claims.add_to(handlers)
         TopicLists(self._routes).add_to(handlers)
         self._changes.add_to(handlers)
+        ConfigRequests(self._config).add_to(handlers)
         add(RequestCode.REGISTER_BROKER, typed(RegisterBroker, self._register))
         add(RequestCode.UNREGISTER_BROKER, typed(UnregisterBroker, self._unregister))
         add(RequestCode.QUERY_DATA_VERSION, typed(QueryDataVersion, self._query_version))
         add(RequestCode.GET_ROUTEINFO_BY_TOPIC, typed(GetRouteInfo, self._route))
         add(RequestCode.GET_BROKER_CLUSTER_INFO, self._cluster_info)
-        add(RequestCode.UPDATE_NAMESRV_CONFIG, self._update_config)
-        add(RequestCode.GET_NAMESRV_CONFIG, self._get_config)
 
     # Brokers
 
     def _register(
         self, header: RegisterBroker, frame: Frame, session: Session
     ) -> Frame | Awaitable[Frame]:
+        check_names(header)
         is_long = len(frame.body) > QUICK_BODY_BYTES or is_compressed(header, frame)
         if is_long or self._long.is_taking(header.broker_name):
             return self._register_long(header, frame, session)
         read = registration(header, frame)
-        if self._takes_turns(read[1]):
+        if self._is_to_be_written(header, session) or self._takes_turns(read.logical):
             return self._register_in_turns(header, frame, session, read)
         return all_steps(self._registered(header, frame, session, read))
 
@@ -121,25 +124,27 @@ class NameServerHandlers:
     async def _register_in_turns(
         self, header: RegisterBroker, frame: Frame, session: Session, read: RegistrationRead
     ) -> Frame:
+        if self._is_to_be_written(header, session):
+            await self._known.write()  # before the answer: a broker that knows it has registered
         async with self._long.taking(header.broker_name):
-            with self._logical.taking_over(read[1].queues):
+            with self._logical.taking_over(read.logical.queues):
                 return await step_by_step(self._registered(header, frame, session, read))
+
+    def _is_to_be_written(self, header: RegisterBroker, session: Session) -> bool:
+        """Note a broker that gets a place; returns whether its name has to be written first."""
+        check_place(header, session, self._routes)
+        return self._known.note(header.broker_name, session.peer.host)
 
     def _registered(
         self, header: RegisterBroker, frame: Frame, session: Session, read: RegistrationRead
     ) -> Steps[Frame]:
-        body, said = read
-        wrapper = body.topic_config_wrapper
         address, name, host = header.broker_addr, header.broker_name, session.peer.host
-        problem = self._routes.no_room(address, connection=session.id, host=host)
-        if problem is not None:
-            LOGGER.warning("broker %s %s is refused: %s", name, address, problem)
-            raise Refused(ResponseCode.SYSTEM_BUSY, problem)
+        said = replace(read.logical, host=host)
+        check_place(header, session, self._routes)
         known_before = self._routes.is_registered(address)
-        self._known.note(name)
         if self._forget_at_end not in session.on_close:
             session.on_close.append(self._forget_at_end)
-        filters = body.filter_server_list if frame.version >= Version.V3_0_11 else None
+        filters = read.filter_servers if frame.version >= Version.V3_0_11 else None
         if filters is not None and len(filters) > FILTER_SERVERS_MAX:
             kept = FILTER_SERVERS_MAX
             LOGGER.warning("broker %s has %d filter servers: %d are kept", name, len(filters), kept)
@@ -151,8 +156,8 @@ class NameServerHandlers:
                 address=address,
                 host=host,
                 ha_address=header.ha_server_addr,
-                data_version=wrapper.data_version,
-                topics=tuple(wrapper.topic_config_table.values()),
+                data_version=read.data_version,
+                topics=read.topics,
                 filter_servers=filters,
             ),
             now_s=self._now_s(),
@@ -216,7 +221,7 @@ class NameServerHandlers:
             await step_by_step(self._logical.forget_broker_in_steps(name, now_s=self._now_s()))
         LOGGER.info("%s: the logical queues of %s are forgotten", session, name)
         self._log_news()
-        return await self._claims.forget_broker(name, frame)
+        return await self._claims.forget_broker(name, frame, session)
 
     def _query_version(self, header: QueryDataVersion, frame: Frame, session: Session) -> Frame:
         known = self._routes.data_version(header.broker_addr)
@@ -283,27 +288,9 @@ class NameServerHandlers:
         parts = 2 * len(route.broker_datas) + (len(queues) if isinstance(queues, dict) else 0)
         return reply_with(frame, session, route, parts, standard=standard)
 
-    def _delete_logical(self, topic: str, cluster: str | None) -> None:
-        self._logical.delete_topic(topic, cluster=cluster, now_s=self._now_s())
+    def _delete_logical(self, topic: str, cluster: str | None) -> Steps[None]:
+        yield from self._logical.delete_topic(topic, cluster=cluster, now_s=self._now_s())
         self._log_news()
-
-    # Settings
-
-    def _update_config(self, frame: Frame, session: Session) -> Frame:
-        try:
-            properties = parse_properties(frame.body, source="request")
-            if not BLOCKED_KEYS.isdisjoint(properties):
-                raise Refused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-            changed = self._config.changed(properties)
-        except ConfigError as error:
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        if self._config.config_store_path is not None:
-            replace_file(self._config.config_store_path, changed.to_text())
-        self._config.adopt(changed)
-        return frame.reply()
-
-    def _get_config(self, frame: Frame, session: Session) -> Frame:
-        return frame.reply(body=self._config.to_text())
 
     def _log_news(self) -> None:
         for news in self._logical.take_news():

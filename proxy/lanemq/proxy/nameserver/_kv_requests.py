@@ -3,8 +3,9 @@
 Source: RocketMQ 4.9.8, DefaultRequestProcessor of the name server.
 """
 
-from collections.abc import Awaitable
-from typing import final
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, final
 
 import trio
 
@@ -18,23 +19,33 @@ from lanemq.wire.headers import (
     GetKVListByNamespace,
     PutKVConfig,
 )
-from lanemq.wire.kv import CLAIMS_NAMESPACE, claim_key, parse_claims
 
 from ..net._dispatch import Handlers, typed
 from ..net._session import Session
 from ..net._turns import reply_with
+from ..net.limits._quotas import PeerQuota
 from ._kv import KVConfig
-from ._kv_shares import KVShares
+from ._kv_draft import KVDraft
+from ._kv_shares import Change, KVShares
+
+CHANGES_MAX: Final = 1024
+"""Most changes that wait to be written; one address gets a fifth."""
 
 
 @final
 class KVRequests:
-    """The handlers over one configuration; changes are written one after another."""
+    """The handlers over one configuration.
+
+    One write is for all changes that waited when it began, and those that come meanwhile wait for
+    the next: nobody waits for more than two, however many changes others make.
+    """
 
     def __init__(self, kv: KVConfig) -> None:
         self._kv = kv
         self._shares = KVShares(kv)
-        self._changing = trio.Lock()
+        self._waiting: dict[Change, None] = {}
+        self._places = PeerQuota[str](CHANGES_MAX)
+        self._writing = trio.Lock()
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every handler under its code."""
@@ -45,9 +56,14 @@ class KVRequests:
         add(RequestCode.GET_KVLIST_BY_NAMESPACE, typed(GetKVListByNamespace, self.table))
 
     async def put(self, header: PutKVConfig, frame: Frame, session: Session) -> Frame:
-        async with self._changing:
-            host, put = session.peer.host, self._shares.put
-            await trio.to_thread.run_sync(put, host, header.namespace, header.key, header.value)
+        put = partial(
+            self._shares.put,
+            host=session.peer.host,
+            namespace=header.namespace,
+            key=header.key,
+            value=header.value,
+        )
+        await self._change(put, session)
         return frame.reply()
 
     def get(self, header: GetKVConfig, frame: Frame, session: Session) -> Frame:
@@ -58,19 +74,34 @@ class KVRequests:
         return frame.reply(fields=GetKVConfigResponse(value=value).to_fields())
 
     async def delete(self, header: DeleteKVConfig, frame: Frame, session: Session) -> Frame:
-        async with self._changing:
-            await trio.to_thread.run_sync(self._shares.delete, header.namespace, header.key)
+        delete = partial(self._shares.delete, namespace=header.namespace, key=header.key)
+        await self._change(delete, session)
         return frame.reply()
 
-    async def forget_broker(self, broker_name: str, frame: Frame) -> Frame:
+    async def forget_broker(self, broker_name: str, frame: Frame, session: Session) -> Frame:
         """Remove the claims of a broker to namespaces of keys, so that others may have them."""
-        async with self._changing:
-            claims = parse_claims(self._kv.namespace(CLAIMS_NAMESPACE) or {})
-            for namespace, broker in claims:
-                if broker == broker_name:
-                    key = claim_key(namespace, broker)
-                    await trio.to_thread.run_sync(self._shares.delete, CLAIMS_NAMESPACE, key)
+        delete = partial(self._shares.delete_claims, broker_name=broker_name)
+        await self._change(delete, session)
         return frame.reply()
+
+    async def _change(self, make: Callable[[KVDraft], None], session: Session) -> None:
+        """Return when a change is written. Raises ``Refused`` and ``OSError`` where it is not."""
+        host, change = session.peer.host, Change(make)
+        if not self._places.has_room(host):
+            remark = f"{len(self._places)} changes of the key-value configuration wait"
+            raise Refused(ResponseCode.SYSTEM_BUSY, remark)
+        self._places.take(host)
+        self._waiting[change] = None
+        try:
+            async with self._writing:
+                if not change.is_done:
+                    changes, self._waiting = list(self._waiting), {}
+                    await trio.to_thread.run_sync(self._shares.apply, changes)
+        finally:
+            self._waiting.pop(change, None)
+            self._places.give_back(host)
+        if change.error is not None:
+            raise change.error
 
     def table(
         self, header: GetKVListByNamespace, frame: Frame, session: Session

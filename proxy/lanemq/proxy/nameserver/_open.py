@@ -129,5 +129,7 @@ def _with_kept_changes(config: NameServerConfig) -> NameServerConfig:
 async def _expire_brokers(config: NameServerConfig, routes: RouteTable) -> None:
     while True:
         await trio.sleep(config.scan_not_active_broker_interval / 1000)
-        for address in routes.expire(now_s=trio.current_time(), timeout_s=BROKER_SILENCE_S):
-            LOGGER.warning("broker %s is gone: silent for %g s", address, BROKER_SILENCE_S)
+        for gone in routes.expire(now_s=trio.current_time(), timeout_s=BROKER_SILENCE_S):
+            for address in gone:
+                LOGGER.warning("broker %s is gone: silent for %g s", address, BROKER_SILENCE_S)
+            await trio.lowlevel.checkpoint()

@@ -19,6 +19,7 @@ from lanemq.wire.headers import (
 
 from ..net._dispatch import Handlers, typed
 from ..net._session import Session
+from ..net._turns import Steps, all_steps, step_by_step
 from ._long_registrations import LongRegistrations
 from .routes._table import RouteTable
 
@@ -36,11 +37,13 @@ class RowChanges:
     def __init__(
         self,
         routes: RouteTable,
-        delete_logical: Callable[[str, str | None], None],
+        delete_logical: Callable[[str, str | None], Steps[None]],
+        is_wide: Callable[[str], bool],
         long: LongRegistrations,
     ) -> None:
         self._routes = routes
         self._delete_logical = delete_logical
+        self._is_wide = is_wide
         self._long = long
 
     def add_to(self, handlers: Handlers) -> None:
@@ -81,12 +84,18 @@ class RowChanges:
     ) -> Frame | Awaitable[Frame]:
         cluster = header.cluster_name or None
 
-        def delete() -> Frame:
+        def delete() -> Steps[Frame]:
             self._routes.delete_topic(header.topic, cluster=cluster)
-            self._delete_logical(header.topic, cluster)
+            yield from self._delete_logical(header.topic, cluster)
             return frame.reply()
 
-        return self._once_taken(None, delete)
+        if self._is_wide(header.topic) or self._long.is_taking(None):
+            return self._delete_later(delete())
+        return all_steps(delete())
+
+    async def _delete_later(self, steps: Steps[Frame]) -> Frame:
+        async with self._long.taking(None):
+            return await step_by_step(steps)
 
     def _once_taken(
         self, broker_name: str | None, change: Callable[[], Frame]

@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import final
 
 from lanemq.wire import KV_PREFIX, RequestCode, TopicSysFlag
-from lanemq.wire.bodies import QueueData, TopicList
+from lanemq.wire.bodies import TopicList
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import GetTopicsByCluster
 
 from ..net._dispatch import Handlers, typed
 from ..net._session import Session
 from ..net._turns import all_steps, encode_beside, step_by_step
+from .routes._rows import Row
 from .routes._table import RouteTable
 
 Steps = Generator[None, None, list[str]]
@@ -76,7 +77,7 @@ def topics_of_cluster(routes: RouteTable, cluster: str) -> Steps:
     """Find the topics that a broker of ``cluster`` has; none for an unknown cluster."""
     names = routes.brokers_of(cluster)
     return routes.matching(
-        lambda topic, queues: not names.isdisjoint(queues) and not topic.startswith(KV_PREFIX)
+        lambda topic, rows: not names.isdisjoint(rows) and not topic.startswith(KV_PREFIX)
     )
 
 
@@ -84,8 +85,8 @@ def topics_by_unit(routes: RouteTable, *, unit: bool | None, unit_sub: bool | No
     """Find the topics whose unit flags are as given (None: either), judged by their first
     broker."""
 
-    def matches(topic: str, queues: Mapping[str, QueueData]) -> bool:
-        flag = next(iter(queues.values())).topic_sys_flag
+    def matches(topic: str, rows: Mapping[str, Row]) -> bool:
+        flag = next(iter(rows.values())).topic_sys_flag
         wanted = ((TopicSysFlag.UNIT, unit), (TopicSysFlag.UNIT_SUB, unit_sub))
         return all(want is None or bool(flag & bit) == want for bit, want in wanted)
 

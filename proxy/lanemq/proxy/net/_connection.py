@@ -58,6 +58,7 @@ class ServerConnection:
         self._transport: Transport = transport
         self._protocol = Connection(max_frame_bytes=server.limits.frame_max_bytes)
         self._nursery: trio.Nursery | None = None
+        self._reading = trio.CancelScope()
         self._greeted = self._has_rest = False
         self._unshared_reads = self._charged_bytes = 0
         self._unanswered: Batch | None = None
@@ -80,19 +81,21 @@ class ServerConnection:
                 self._nursery = nursery
                 self.outbox.open(nursery)
                 try:
-                    await self._read()
+                    with self._reading:
+                        await self._read()
                 except TlsBroken as why:
                     LOGGER.warning("%s: broken TLS: %s; connection closed", self.session.peer, why)
                 except GONE as error:
                     LOGGER.debug("%s: %s", self.session.peer, error)
                 finally:
                     self.outbox.close()  # the nursery takes no more tasks before its block ends
+                await self.in_flight.end()
                 nursery.cancel_scope.cancel()
         finally:
             self._nursery = None
             await self._transport.close()
             self._forget()
-            self.session.ended()
+            await self._server.watch.ended(self.session)
 
     async def _read(self) -> None:
         limits, outbox, in_flight = self._server.limits, self.outbox, self.in_flight
@@ -105,7 +108,8 @@ class ServerConnection:
                     if not data:
                         return
             self._active_s = trio.current_time()
-            await turn.begin(session)
+            if not turn.is_free:
+                await turn.begin(session)
             whole = self._process(data)
             if self._unanswered is not None:
                 await self._answer_later(self._unanswered)
@@ -172,8 +176,7 @@ class ServerConnection:
         It stops when there are as many answers as may be unsent, or when it has taken its time,
         and goes on where it stopped (``_has_rest``) when it is called again.
         """
-        server, protocol = self._server, self._protocol
-        watch = server.watch
+        server, protocol, watch = self._server, self._protocol, self._server.watch
         started_s = watch.begin(self.session)
         if data:
             protocol.receive_data(data)
@@ -220,8 +223,8 @@ class ServerConnection:
         self._server.flush()
 
     def _handle(self, batch: Batch, until_s: float) -> bool:
-        """Handle requests while one more like the last ends by ``until_s``; returns whether some
-        may be left."""
+        """Handle requests and answers while one more like the last ends by ``until_s``; returns
+        whether some may be left."""
         replies, answered, waiting = batch.replies, batch.answered, batch.waiting
         session, server, now_s = self.session, self._server, self._server.watch.mark_s
         table, encoders = server.table, server.handlers.encoders
@@ -230,6 +233,9 @@ class ServerConnection:
             flag = frame.flag
             if flag & FLAG_RESPONSE:
                 session.resolve(frame)
+                last_s, now_s = now_s, perf_counter()
+                if now_s + now_s - last_s > until_s:
+                    return True
                 continue
             session.version = frame.version
             session.language = frame.language
@@ -261,10 +267,10 @@ class ServerConnection:
     def _note_rest(self, *, has_new: bool) -> None:
         """Note the begin of the peer's unfinished frame, and charge the bytes kept of it."""
         protocol = self._protocol
-        if not protocol.is_mid_frame:
+        if self._has_rest or not protocol.is_mid_frame:  # a rest may be whole frames
             self._frame_since_s = None
         elif has_new or self._frame_since_s is None:
-            self._frame_since_s = self._active_s
+            self._frame_since_s = trio.current_time()
         kept_bytes = protocol.kept_bytes
         if kept_bytes != self._charged_bytes:
             charge, self._charged_bytes = kept_bytes - self._charged_bytes, kept_bytes
@@ -279,9 +285,14 @@ class ServerConnection:
             self._active_s = trio.current_time()
             self._server.flush()
 
-    def when_room(self, answer: Callable[[], None]) -> None:
+    @property
+    def has_room(self) -> bool:
+        """True where the peer has taken most of its answers."""
+        return self.outbox.has_room
+
+    def when_room(self, answer: Callable[[], None]) -> Callable[[], object]:
         """Call ``answer``, which sends something, once the peer has taken most of its answers."""
-        self.outbox.when_room(answer)
+        return self.outbox.when_room(answer)
 
     def check_times(self, now_s: float) -> None:
         """Close the connection if one of the times of ``Limits`` has passed."""
@@ -302,7 +313,7 @@ class ServerConnection:
     def abort(self) -> None:
         """End the connection from our side. Unsent data is lost."""
         if self._nursery is not None:
-            self._nursery.cancel_scope.cancel()
+            self._reading.cancel()
             self._forget()
 
     def _forget(self) -> None:

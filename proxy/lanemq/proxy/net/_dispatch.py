@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from lanemq.local import get_logger
 from lanemq.wire import Refused, RemoteProtocolError, ResponseCode, fastjson
-from lanemq.wire.frame import Frame, encode_frame
+from lanemq.wire.frame import MAX_FRAME_BYTES, Frame, encode_frame
 from lanemq.wire.headers import SendMessage, SendMessageV2
 from lanemq.wire.requests import REQUESTS, BodyKind, Port, RequestSpec
 
@@ -45,6 +45,11 @@ microsecond to read, to keep and to write again."""
 
 TEXT_BODY_BYTES_MAX: Final = 32 << 10
 """The longest body of settings, a line each; all that a broker has are half of it."""
+
+_BOUNDS: Final[Mapping[BodyKind, int]] = {
+    BodyKind.JSON: BODY_BYTES_MAX,
+    BodyKind.LONG: MAX_FRAME_BYTES,
+}
 
 Handler = Callable[[Frame, Session], Outcome]
 
@@ -135,6 +140,10 @@ class Handlers:
         spec = self._requests.get(code)
         return spec is not None and spec.only_reads
 
+    def body_bytes_max(self, code: int) -> int:
+        """Return the longest body of a code that this server may serve."""
+        return _BOUNDS.get(self._requests[code].body, TEXT_BODY_BYTES_MAX)
+
     def codes(self) -> frozenset[int]:
         """Return the request codes with a handler."""
         return frozenset(self.table)
@@ -151,7 +160,8 @@ def _with_short_body(handler: Handler, *, is_json: bool) -> Handler:
 
 def check_body(frame: Frame, *, is_json: bool) -> None:
     """Raise ``Refused`` (SYSTEM_ERROR) for a body that takes too long to read: see
-    ``Handlers.add``."""
+    ``Handlers.add``. Raises ``RemoteProtocolError`` for numbers as
+    ``fastjson.check_request_numbers``."""
     size_bytes = len(frame.body)
     most_bytes = BODY_BYTES_MAX if is_json else TEXT_BODY_BYTES_MAX
     if size_bytes > most_bytes:
@@ -161,6 +171,7 @@ def check_body(frame: Frame, *, is_json: bool) -> None:
     values = fastjson.most_values(frame.body)
     if values > BODY_VALUES_MAX:
         raise _too_long(f"a body of up to {values} JSON values", f"{BODY_VALUES_MAX} are", frame)
+    fastjson.check_request_numbers(frame.body)
     if not fastjson.is_quick(frame.body):
         body = f"a body of {size_bytes} bytes that is not strict JSON"
         raise _too_long(body, f"{QUICK_BODY_BYTES} of that are", frame)
@@ -171,10 +182,15 @@ def _too_long(body: str, most: str, frame: Frame) -> Refused:
     return Refused(ResponseCode.SYSTEM_ERROR, remark)
 
 
-def guarded(handler: Handler, guard: Guard) -> Handler:
-    """Wrap ``handler`` so that it gets only requests that ``guard`` lets pass."""
+def guarded(handler: Handler, guard: Guard, *, most_bytes: int = BODY_BYTES_MAX) -> Handler:
+    """Wrap ``handler`` so that it gets only requests that ``guard`` lets pass.
+
+    A body of more than ``most_bytes`` is refused before the guard, which may hash all of it.
+    """
 
     def handle(frame: Frame, session: Session) -> Outcome:
+        if len(frame.body) > most_bytes:
+            raise _too_long(f"a body of {len(frame.body)} bytes", f"{most_bytes} are", frame)
         guard(frame, session)
         return handler(frame, session)
 

@@ -15,6 +15,7 @@ from ._loop_watch import loop_watch
 from ._session import Session
 from .limits._budget import Budget
 from .limits._limits import Limits
+from .limits._quotas import HOST_SHARE, PeerQuota
 from .transport._tls import ServerTls
 
 LOGGER = get_logger("lanemq.proxy.server", by_peers=True)
@@ -41,7 +42,8 @@ class Exchange:
     and refuses them in the same way; the connection reads nothing meanwhile. ``after_replies``
     hooks run when they have left, before anything else
     is read: work that the peer need not wait for. ``guard`` checks each request
-    before its handler, also where there is none; all handlers are registered by then. It checks
+    before its handler, also where there is none; all handlers are registered by then. It gets none
+    with a body that is too long for its code. It checks
     a late answer to a reader once more, because rights may have changed since the request came.
     """
 
@@ -65,11 +67,15 @@ class Exchange:
         """Request code of a reader -> the check of its late answers."""
         if guard is not None:
             self._guard_late = dict.fromkeys(filter(self.handlers.only_reads, self.table), guard)
-            self.table = {code: guarded(one, guard) for code, one in self.table.items()}
+            bound_of = self.handlers.body_bytes_max
+            self.table = {
+                code: guarded(one, guard, most_bytes=bound_of(code))
+                for code, one in self.table.items()
+            }
             self.unsupported = guarded(handle_unsupported, guard)
         self.watch = loop_watch()
-        self.in_flight = 0
-        """Number of requests whose handlers are waiting, over all connections."""
+        self.waiting = PeerQuota[str](self.limits.in_flight_total, share=HOST_SHARE)
+        """The requests whose handlers are waiting, over all connections, by address."""
         self.in_batch = False
         """True while handlers run: their answers to any peer are held back until the hooks ran."""
         self.dirty: list[Answering] = []
@@ -78,6 +84,11 @@ class Exchange:
         self.served_reads = 0
         """The number of its reads in a row before that (up to a bound)."""
         self._flushes_soon = False
+
+    @property
+    def in_flight(self) -> int:
+        """The number of requests whose handlers are waiting."""
+        return len(self.waiting)
 
     def encoded(self, request: Frame, session: Session, answer: Answer | Exception) -> Encoded:
         """Encode the late answer to a request, or the refusal in place of one.

@@ -63,7 +63,7 @@ class LongAnswer:
     def __init__(self, session: Session, code: int) -> None:
         self._session = session
         self._code = code
-        self._kept_bytes = self._expected_bytes = self._cost = 0
+        self._kept_bytes = self._expected_bytes = self._cost = self._looks = 0
 
     @classmethod
     @asynccontextmanager
@@ -120,16 +120,21 @@ class LongAnswer:
 
     async def look(self, count: int) -> None:
         """Count what was looked at, of which nothing is written: some hundred end a turn."""
-        await self._spend(count // LOOKED_AT)
+        cost, self._looks = divmod(self._looks + count, LOOKED_AT)
+        await self._spend(cost)
 
     async def object(self, members: list[bytes]) -> fastjson.WrittenParts:
         """Make one object of written members, of which some may be empty; ``body`` joins them."""
         await self.look(len(members))
         return fastjson.WrittenParts(b"{", members, b"}")
 
+    def charge(self, size_bytes: int) -> None:
+        """Charge bytes that are kept until the end to the peer."""
+        self._kept_bytes += size_bytes
+        self._session.account.add(size_bytes)
+
     async def _keep(self, text: bytes, members: int) -> None:
-        self._kept_bytes += len(text)
-        self._session.account.add(len(text))
+        self.charge(len(text))
         check_answer(self._code, self._kept_bytes, at_least=True)
         await self._spend(members + len(text) // _MEMBER_BYTES)
 

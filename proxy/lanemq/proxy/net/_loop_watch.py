@@ -68,8 +68,18 @@ class LoopWatch:
         self.asking, self.mark_s = None, begun_s
         took_s = perf_counter() - begun_s
         self.turn.spend(took_s)
-        self.peak_s = max(self.peak_s, took_s)
+        if took_s > self.peak_s:
+            self.peak_s = took_s
         return took_s > HELD_S
+
+    async def ended(self, session: "Ending") -> None:
+        """End a session in a turn of the loop that has time for it: the registries forget what
+        the peer had, and many peers may end at once."""
+        await self.turn.begin(session)
+        begun_s = self.begin(session)
+        session.ended()
+        if self.is_held_since(begun_s):
+            self.note(f"the end of {session.peer}")
 
     def requests_held(self, peer: object, codes: Iterable[int]) -> None:
         """Log that the requests of one read, of these ``codes``, have taken longer than
@@ -93,6 +103,13 @@ class Owner(Hashable, Protocol):
     @property
     def peer(self) -> HostAddress:
         """The address of the peer."""
+
+
+class Ending(Owner, Protocol):
+    """The session of a connection that has ended."""
+
+    def ended(self) -> None:
+        """Tell all who wait for the peer, and the registries."""
 
 
 @final

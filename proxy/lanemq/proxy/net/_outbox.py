@@ -3,8 +3,10 @@
 Bytes that are only in the log count as unsent, but not as kept in memory.
 """
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from typing import final
 
 import trio
@@ -35,7 +37,8 @@ class Outbox:
     _give_up: Callable[[], None]
     _nursery: trio.Nursery | None = None
     _pieces: list[Encoded | memoryview] = field(factory=list)
-    _later: deque[Callable[[], None]] = field(factory=deque)
+    _later: OrderedDict[int, Callable[[], None]] = field(factory=OrderedDict)
+    _numbers: Iterator[int] = field(factory=count)
     _stored_bytes: int = 0  # of the unsent, what is in the log only
     _charged_bytes: int = 0
     _dirty: bool = False
@@ -61,18 +64,25 @@ class Outbox:
         """True while anything can still be sent."""
         return self._nursery is not None
 
-    def when_room(self, answer: Callable[[], None]) -> None:
+    @property
+    def has_room(self) -> bool:
+        """True where the peer has taken most of its answers, and no other one waits for that."""
+        return not self._later and self.unsent_bytes <= self._server.limits.unsent_pause_bytes
+
+    def when_room(self, answer: Callable[[], None]) -> Callable[[], object]:
         """Call ``answer``, which sends something, once the peer has taken most of its answers.
 
         That is at once where nothing much is unsent; they are called in turn, and not at all
-        when the connection ends before.
+        when the connection ends before, or what is returned is called.
         """
         if self._nursery is None:
-            return
-        if not self._later and self.unsent_bytes <= self._server.limits.unsent_pause_bytes:
+            return _nothing
+        if self.has_room:
             answer()
-        else:
-            self._later.append(answer)
+            return _nothing
+        number = next(self._numbers)
+        self._later[number] = answer
+        return partial(self._later.pop, number, None)
 
     def queue(self, pieces: list[Encoded], *, has_stored: bool = False) -> None:
         """Put pieces behind the unsent data; the server's next ``flush`` sends them."""
@@ -153,7 +163,7 @@ class Outbox:
                         view = view[sent:]
                         self._check()
                 while self._later and self.unsent_bytes <= pause_bytes:
-                    self._later.popleft()()
+                    self._later.popitem(last=False)[1]()
                 self._check()
         except GONE as error:
             LOGGER.debug("%s: %s", self._peer, error)
@@ -181,3 +191,7 @@ class Outbox:
                 self._stored_bytes -= len(chunk)
                 yield memoryview(chunk)
         yield memoryview(b"".join(plain))
+
+
+def _nothing() -> None:
+    """Take back what waits no more."""

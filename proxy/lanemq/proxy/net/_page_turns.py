@@ -6,7 +6,7 @@ that a peer with many requests delays its own. All of it is part of what peers t
 turn (``LoopTurn``).
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Generator, Hashable
 from time import perf_counter
 from typing import Final, TypeVar, final
@@ -41,7 +41,7 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[Hashable, deque[_Waiting]] = {}
+        self._waiting: OrderedDict[Hashable, deque[_Waiting]] = OrderedDict()
         self._spent_s = 0.0
         self._news = trio.Event()
 
@@ -108,8 +108,7 @@ class Turns:
         watch = loop_watch()
         watch.mark_s = perf_counter()  # whether or not the task is timed
         while self._waiting and self._spent_s < SHARE_S and watch.has_time:
-            session = next(iter(self._waiting))
-            mine = self._waiting.pop(session)
+            session, mine = self._waiting.popitem(last=False)
             one = mine.popleft()
             if mine:
                 self._waiting[session] = mine  # behind the others

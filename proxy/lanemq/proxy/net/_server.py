@@ -41,9 +41,7 @@ class Server(Exchange):
     def __post_init__(self, guard: Guard | None) -> None:
         super().__post_init__(guard)
         self.connections: set[ServerConnection] = set()
-        self._hosts = PeerQuota[str](
-            min(self.limits.connections_max, self.budget.accounts_max), share=HOST_SHARE
-        )
+        self._hosts = PeerQuota[str](self.limits.connections_max, share=HOST_SHARE)
         self._sessions_opened = 0
         self._refusals = 0
         self._refusals_told_s = -math.inf
@@ -72,7 +70,13 @@ class Server(Exchange):
         self, stream: trio.abc.Stream, *, peer: HostAddress, local_port: int = 0
     ) -> None:
         """Serve one connection over any stream; returns when it has ended."""
-        await self._run(self._opened(StreamTransport(stream), peer, local_port))
+        await self.serve_transport(StreamTransport(stream), peer=peer, local_port=local_port)
+
+    async def serve_transport(
+        self, transport: Transport, *, peer: HostAddress, local_port: int = 0
+    ) -> None:
+        """Serve one connection over a transport; returns when it has ended."""
+        await self._run(self._opened(transport, peer, local_port))
 
     def stop_accepting(self) -> None:
         """Accept no more connections, and go on with those that are there."""
@@ -118,7 +122,7 @@ class Server(Exchange):
             peer = HostAddress.of_peer(address)
             if (
                 len(self.connections) >= self.limits.connections_max
-                or self.budget.is_full
+                or not self.budget.places.has_room(peer.host)
                 or not self._hosts.has_room(peer.host)
             ):
                 accepted.close()
@@ -159,6 +163,7 @@ class Server(Exchange):
         )
         self.connections.add(connection)
         self._hosts.take(peer.host)
+        self.budget.places.take(peer.host)
         return connection
 
     async def _run(self, connection: ServerConnection) -> None:
@@ -169,6 +174,7 @@ class Server(Exchange):
         finally:
             self.connections.discard(connection)
             self._hosts.give_back(connection.session.peer.host)
+            self.budget.places.give_back(connection.session.peer.host)
 
     async def _sweep(self) -> None:
         while True:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, final
 
 import trio
@@ -31,6 +32,10 @@ class PeerConnection(Protocol):
     def account(self) -> Account:
         """The account charged for the peer."""
 
+    @property
+    def has_room(self) -> bool:
+        """True where the peer has taken most of the bytes sent to it."""
+
     def encoded(self, request: Frame, session: "Session", answer: Answer | Exception) -> Encoded:
         """Encode a late answer, or the refusal in place of one."""
 
@@ -40,8 +45,9 @@ class PeerConnection(Protocol):
     def write(self, *pieces: Encoded) -> None:
         """Send encoded frames."""
 
-    def when_room(self, answer: Callable[[], None]) -> None:
-        """Call ``answer`` once the peer has taken most of the bytes sent to it."""
+    def when_room(self, answer: Callable[[], None]) -> Callable[[], object]:
+        """Call ``answer`` once the peer has taken most of the bytes sent to it, unless what is
+        returned is called before."""
 
     def abort(self) -> None:
         """End the connection at once."""
@@ -106,12 +112,18 @@ class Session:
         encoded = self._connection.encoded
         self._connection.write(*(encoded(request, self, answer) for request, answer in answers))
 
-    def when_room(self, answer: Callable[[], None]) -> None:
+    def when_room(self, answer: Callable[[], None]) -> Callable[[], object]:
         """Call ``answer``, which sends, now or when the peer has taken the bytes sent before.
 
-        Not at all when the connection ends before that.
+        Not at all when the connection ends before that, or what is returned is called: until
+        then what ``answer`` holds is kept in memory.
         """
-        self._connection.when_room(answer)
+        return self._connection.when_room(answer)
+
+    @property
+    def has_room(self) -> bool:
+        """True where the peer has taken most of the bytes sent to it."""
+        return self._connection.has_room
 
     @property
     def account(self) -> Account:
@@ -125,17 +137,21 @@ class Session:
     async def request(self, frame: Frame, timeout_s: float) -> Frame:
         """Ask the peer and wait for its response.
 
-        The header is JSON whatever the peer speaks: old clients read nothing else from us.
-        Raises ``SessionClosed`` or ``PeerTimedOut``.
+        The header is JSON whatever the peer speaks: old clients read nothing else from us. It is
+        sent once the peer has taken most of what was sent before: others have us ask it, and may
+        not fill what it has to read. Raises ``SessionClosed`` or ``PeerTimedOut``.
         """
         if self.closed:
             raise SessionClosed(f"{self.peer} is not connected")
         ours = self._ours(frame, frame.flag)
         answer = self._waiting[ours.opaque] = _Answer()
         try:
-            self.send(ours)
-            with trio.move_on_after(timeout_s):
-                await answer.ready.wait()
+            take_back = self.when_room(partial(self.send, ours))
+            try:
+                with trio.move_on_after(timeout_s):
+                    await answer.ready.wait()
+            finally:
+                take_back()
         finally:
             self._waiting.pop(ours.opaque, None)
         if answer.frame is not None:

@@ -47,7 +47,7 @@ class StoredReply:
         while position < end:
             chunk = self._read(position, min(_CHUNK_BYTES, end - position))
             if chunk is None:
-                raise RecordGone(f"the log does not have position {position} any more")
+                raise RecordGone(f"the log no longer has position {position}")
             yield chunk
             position += len(chunk)
 

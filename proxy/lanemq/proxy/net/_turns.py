@@ -23,8 +23,13 @@ LONG_PARTS: Final = 500
 """Parts of a body from which on it is written in a thread: each takes some ten microseconds."""
 PARTS_OF_A_TURN: Final = 64
 """Parts of a list in a request that are taken in one turn of the loop, at some 0.1 ms each."""
+LOOKS_OF_A_STEP: Final = 1000
+"""Entries of a table that one step looks at, and mostly passes over, at some microseconds each."""
 PART_BYTES: Final = 256
 """Bytes charged to the peer for each part of a body while that is written."""
+LONG_ANSWER_BYTES: Final = 16 << 10
+"""Another server's answer of so many is read in a thread: each kilobyte takes up to a quarter of a
+millisecond."""
 THREADS: Final = 2
 _ONE_AT_A_TIME: Final = "one at a time"
 
@@ -97,12 +102,22 @@ def reply_with(
     Nothing in it may change: what it takes of a table it has to be given as a copy. ``standard``
     is as in ``Body.encode``.
     """
+    return reply_made(frame, session, partial(body.encode, standard=standard), parts, fields)
+
+
+def reply_made(
+    frame: Frame,
+    session: Session,
+    make: Callable[[], bytes],
+    parts: int,
+    fields: dict[str, str] | None = None,
+) -> Frame | Awaitable[Frame]:
+    """Return the reply with the body that ``make`` gives, as ``reply_with`` and ``make_beside``."""
     if parts < LONG_PARTS:
-        return frame.reply(fields=fields, body=body.encode(standard=standard))
+        return frame.reply(fields=fields, body=make())
 
     async def later() -> Frame:
-        data = await encode_beside(session, body, parts, standard=standard)
-        return frame.reply(fields=fields, body=data)
+        return frame.reply(fields=fields, body=await make_beside(session, make, parts))
 
     return later()
 
@@ -111,9 +126,13 @@ async def encode_beside(
     session: Session, body: Body, parts: int, *, standard: bool = False
 ) -> bytes:
     """Write a body: one of many parts in a thread. It is as in ``reply_with``."""
-    encode = partial(body.encode, standard=standard)
+    return await make_beside(session, partial(body.encode, standard=standard), parts)
+
+
+async def make_beside(session: Session, make: Callable[[], bytes], parts: int) -> bytes:
+    """Make a body: one of many parts in a thread, where nothing may change of what it takes."""
     if parts < LONG_PARTS:
-        return encode()
+        return make()
     try:
         limiter = _LIMITER.get()
     except LookupError:
@@ -122,7 +141,7 @@ async def encode_beside(
     charged_bytes = parts * PART_BYTES
     session.account.add(charged_bytes)
     try:
-        return await beside(session, encode, limiter)
+        return await beside(session, make, limiter)
     finally:
         session.account.add(-charged_bytes)
 
@@ -134,3 +153,8 @@ async def beside(session: Session, call: Callable[[], _T], limiter: trio.Capacit
         lock = session.attributes[_ONE_AT_A_TIME] = trio.Lock()
     async with lock:
         return await trio.to_thread.run_sync(call, limiter=limiter)
+
+
+async def read_answer(size_bytes: int, read: Callable[[], _T]) -> _T:
+    """Read another server's answer, of so many bytes: beside the event loop where it is long."""
+    return read() if size_bytes < LONG_ANSWER_BYTES else await trio.to_thread.run_sync(read)

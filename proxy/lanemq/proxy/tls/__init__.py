@@ -3,10 +3,11 @@
 from ..net.transport._tls import TlsMode
 from ._process_tls import ProcessTls
 from ._self_signed import SelfSigned, make_self_signed
-from ._tls_settings import LINK_KEYS, PortTlsSettings, TlsSettings
+from ._tls_settings import LINK_KEYS, NoCertificate, PortTlsSettings, TlsSettings
 
 __all__ = [
     "LINK_KEYS",
+    "NoCertificate",
     "PortTlsSettings",
     "ProcessTls",
     "SelfSigned",

@@ -65,15 +65,6 @@ class SelfSigned:
         """The settings of a Java client."""
         return self.folder / "client.properties"
 
-    def client_lines(self) -> tuple[str, ...]:
-        """Return the lines that tell people what clients need."""
-        return (
-            f"TLS: clients trust {self.authority}",
-            f"  lanemq admin ... --tls-ca {self.authority}",
-            f"  Python: tls=ssl.create_default_context(cafile={str(self.authority)!r})",
-            f"  Java: -Dtls.enable=true -Dtls.config.file={self.client_properties}",
-        )
-
 
 def make_self_signed(
     folder: Path, hosts: Sequence[str], *, mode: TlsMode, now: datetime | None = None
@@ -123,7 +114,7 @@ def make_self_signed(
 
 
 def _server_properties(files: SelfSigned, mode: TlsMode) -> bytes:
-    return b"# Written by `lanemq serve --tls` at each start.\n" + encode_properties_text(
+    return b"# Written by lanemq at each start.\n" + encode_properties_text(
         {
             "tls.server.mode": mode.value,
             "tls.server.certPath": str(files.certificate),
@@ -151,6 +142,5 @@ def _read(path: Path, read: Callable[[bytes], _T]) -> _T | None:
         return None
     except ValueError:
         raise ConfigError(
-            f"{path} is not one of the files that `lanemq serve --tls` makes: move it away, and a"
-            " new one is made"
+            f"{path} is not one of the files that lanemq makes: move it away, and a new one is made"
         ) from None

@@ -32,6 +32,10 @@ class ClientAuth(enum.Enum):
         return next((one for one in cls if one.value == wanted), None)
 
 
+class NoCertificate(ConfigError):  # noqa: N818 - a state of the settings
+    """A server that takes connections with TLS alone has no certificate."""
+
+
 @dataclasses.dataclass(kw_only=True, slots=True)
 class PortTlsSettings(Settings):
     """The settings of any server for TLS at its ports. Files are PEM."""
@@ -76,10 +80,9 @@ class PortTlsSettings(Settings):
     def check(self) -> None:
         _check_pair(self, "tls_server_cert_path", "tls_server_key_path")
         if self.tls_server_mode is TlsMode.ENFORCING and self.tls_server_cert_path is None:
-            raise ConfigError(
+            raise NoCertificate(
                 "tls.server.mode is enforcing, but there is no certificate: name one in "
-                "tls.server.certPath and its key in tls.server.keyPath; `lanemq serve --tls` makes "
-                "them for trying it out"
+                "tls.server.certPath and its key in tls.server.keyPath"
             )
         wants = self.tls_server_need_client_auth
         if wants is not ClientAuth.NONE and self.tls_server_trust_cert_path is None:

@@ -48,7 +48,7 @@ class AdminClient(LogicalQueueOperations, ConsumerRequests, MessageRequests):
         options: ClientOptions | None = None,
     ) -> None:
         self.name_servers: tuple[str, ...] = tuple(name_servers)
-        """The addresses of the name servers, in the order in which they are asked."""
+        """The addresses of the name servers. One that answers is asked until it fails."""
         self.client_options: ClientOptions = options or ClientOptions()
         """Options for producers and consumers of the same cluster: the same credentials and TLS."""
         self._caller = Caller(client, self.name_servers, timeout_s=timeout_s)

@@ -32,6 +32,14 @@ DROPPED = (
 )
 
 
+class DeadLettersUnreadable(WrongUse):
+    """The dead-letter topic of a group lets nobody read, as brokers make it."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"{topic} may not be read: set its permission to 6 first")
+        self.topic = topic
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A message that a group gave up."""
@@ -115,9 +123,7 @@ async def _read(
     topic = dlq_topic(group)
     queues = list(queues_of(await admin.route(topic), topic))
     if not queues:
-        raise WrongUse(
-            f"{topic} may not be read: run `lanemq admin updateTopic -t '{topic}' -p 6` first"
-        )
+        raise DeadLettersUnreadable(topic)
     for address, queue in queues:
         offset, end = await admin.min_offset(address, queue), await admin.max_offset(address, queue)
         if begin_ms > 0:

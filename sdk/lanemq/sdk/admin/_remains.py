@@ -54,23 +54,7 @@ async def remainders(
     address = addresses[broker]
     table = await admin.offset_table(address)
     names = (await admin.topic_configs(address)).topic_config_table
-    found: list[Remainder] = []
-    kinds: dict[str, list[tuple[int, int, str]]] = {}
-    waits = {name for name in names if name.startswith((RETRY_PREFIX, DLQ_PREFIX))}
-    for name in sorted(waits | _WAITING):
-        try:
-            queues = (await admin.topic_offsets(address, name)).offset_table
-        except RefusedByBroker:
-            continue  # it is not there
-        waiting = await _waiting(admin, address, name, queues.items(), table)
-        if waiting is not None:
-            kind, count, last_ms = waiting
-            kinds.setdefault(kind, []).append((count, last_ms, name))
-    for kind, entries in kinds.items():
-        total = sum(count for count, _, _ in entries)
-        if total:
-            last_ms = max(last for count, last, _ in entries if count)
-            found.append(Remainder(kind, total, last_ms, max(entries)[2]))
+    found = await waiting_messages(admin, address, names, table)
     unread = await _unread(admin, topics, broker, addresses)
     if unread is not None:
         found.append(unread)
@@ -91,6 +75,31 @@ async def remainders(
     if progress:
         what = "offsets of groups in topics without logical queues"
         found.append(Remainder(what, len(progress), example=progress[0]))
+    return found
+
+
+async def waiting_messages(
+    admin: "AdminClient", address: str, names: Iterable[str], table: OffsetTable
+) -> list[Remainder]:
+    """Find the messages that wait at a broker for their time, for another try or for somebody to
+    look at them; ``names`` are its topics, ``table`` its offsets."""
+    found: list[Remainder] = []
+    kinds: dict[str, list[tuple[int, int, str]]] = {}
+    waits = {name for name in names if name.startswith((RETRY_PREFIX, DLQ_PREFIX))}
+    for name in sorted(waits | _WAITING):
+        try:
+            queues = (await admin.topic_offsets(address, name)).offset_table
+        except RefusedByBroker:
+            continue  # it is not there
+        waiting = await _waiting(admin, address, name, queues.items(), table)
+        if waiting is not None:
+            kind, count, last_ms = waiting
+            kinds.setdefault(kind, []).append((count, last_ms, name))
+    for kind, entries in kinds.items():
+        total = sum(count for count, _, _ in entries)
+        if total:
+            last_ms = max(last for count, last, _ in entries if count)
+            found.append(Remainder(kind, total, last_ms, max(entries)[2]))
     return found
 
 

@@ -23,6 +23,7 @@ from .._errors import (
     RefusedByBroker,
     RequestTimedOut,
     StagedSendFailed,
+    StoreFailed,
     WrongUse,
     WrongValue,
 )
@@ -160,6 +161,7 @@ __all__ = [
     "StagedSendFailed",
     "StagedSender",
     "Stages",
+    "StoreFailed",
     "TextCodec",
     "TopicStatistics",
     "TransactionProducer",

@@ -19,8 +19,10 @@ from .._options import LitePullOptions, ProducerOptions, PushOptions
 from .._producer import Producer
 from ..faces._executor import forward_hooks, in_caller
 from ..faces._portal import Portal, PortalEnded, find_portal
-from ..faces._portal_calls import Call, Host, return_value
+from ..faces._portal_calls import Call, Host
 from ..faces._quick_send import QuickSend
+from ..faces._sent_calls import SentCalls
+from ..producer._on_sent import OnSent
 from ..producer._selectors import Target
 from ._loop import Loop, running_loop
 from ._send_waiter import SendWaiter
@@ -45,12 +47,16 @@ class Bridge:
         close: Callable[[], Awaitable[None]],
     ) -> None:
         self.portal = portal
+        self.serves_others = False  # True: clients opened later may need it, and what it opens
         self.close = close
         """Closes the client, once."""
         self.executor = loop
         """The event loop that opened the client, on which the application's functions run."""
         self._leaving = leaving
         self.closed = False
+        self.failure: BaseException | None = None
+        """The error that closed the client."""
+        self._sent = SentCalls(portal, self.executor)
 
     @property
     def leaving(self) -> trio.Event:
@@ -117,17 +123,17 @@ class Bridge:
         running_loop()  # raises where there is none, before anything has begun
         portal = self.portal
         waiter: Waiter[T] = Waiter()
-        call = Call(portal, function, waiter)
+        call: Call[T] = Call(portal, function, waiter)
         portal.post(call.start)
         try:
             await waiter.wait()
         except BaseException:
             with suppress(ClientClosed):
-                await self._cancel(call.cancel, waiter)
-                if give_back is not None and waiter.has_value:
-                    returned: Waiter[None] = Waiter()
-                    portal.post(partial(return_value, give_back, waiter.result(), returned))
-                    await returned.wait_idly()  # attributes, read without a call, tell of it
+                if give_back is None:
+                    await self._cancel(call.cancel, waiter)
+                else:  # the core gives it back, whether or not this waits: attributes tell of it
+                    returned = Waiter[None]()
+                    await self._cancel(partial(call.abandon, give_back, returned), returned)
             raise
         return waiter.result()
 
@@ -162,7 +168,7 @@ class Bridge:
 
     def _check(self) -> None:
         if self.closed:
-            raise ClientClosed("client")
+            raise ClientClosed("client") from self.failure
 
     def open(
         self,
@@ -178,6 +184,10 @@ class Bridge:
     def callback(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         """Wrap ``function`` for the core, to be run in the task that waits for the call."""
         return in_caller(self.portal, function)
+
+    def on_sent(self, function: OnSent | None) -> OnSent | None:
+        """Wrap ``function`` for the core, to be called on the loop."""
+        return None if function is None else self._sent.forward(function)
 
     def with_hooks(self, options: OptionsT) -> OptionsT:
         """Return ``options`` for the core, with hooks that run on the loop."""
@@ -199,10 +209,12 @@ class Opening(AbstractAsyncContextManager[FaceT]):
         opener: Callable[[Bridge], AbstractAsyncContextManager[Any]],
         *,
         parent: Bridge | None = None,
+        serves_others: bool = False,
     ) -> None:
         self._face = face
         self._opener = opener
         self._parent = parent
+        self._serves_others = serves_others if parent is None else parent.serves_others
         self._bridge: Bridge | None = None
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -234,11 +246,11 @@ class Opening(AbstractAsyncContextManager[FaceT]):
     async def _open(self, portal: Portal) -> FaceT:
         loop = running_loop()
         bridge = self._bridge = Bridge(portal, loop, lambda: host.leaving, self.close)
-        opened: Waiter[Any] = Waiter()
-        ended: Waiter[None] = Waiter()
+        bridge.serves_others = self._serves_others
+        opened, ended = Waiter[Any](), Waiter[None]()
 
         def end(error: BaseException | None) -> None:
-            bridge.closed = True
+            bridge.closed, bridge.failure = True, host.failure
             opened.deliver(None, error or ClientClosed("client"))
             ended.deliver(None, error)
 
@@ -249,6 +261,7 @@ class Opening(AbstractAsyncContextManager[FaceT]):
             ended=end,
             is_abandoned=lambda: loop.is_closed,
             counts=self._parent is None,
+            serves_others=self._serves_others,
         )
         self._host, self._ended = host, ended
         portal.post(host.start)

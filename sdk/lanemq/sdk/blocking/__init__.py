@@ -24,6 +24,7 @@ from .._errors import (
     RefusedByBroker,
     RequestTimedOut,
     StagedSendFailed,
+    StoreFailed,
     WrongUse,
     WrongValue,
 )
@@ -159,6 +160,7 @@ __all__ = [
     "StagedSendFailed",
     "StagedSender",
     "Stages",
+    "StoreFailed",
     "TextCodec",
     "TopicStatistics",
     "TransactionProducer",

@@ -18,8 +18,10 @@ from .._options import LitePullOptions, ProducerOptions, PushOptions
 from .._producer import Producer
 from ..faces._executor import forward_hooks, in_caller, watches
 from ..faces._portal import Portal, PortalEnded, find_portal
-from ..faces._portal_calls import Call, Host, return_value
+from ..faces._portal_calls import Call, Host
 from ..faces._quick_send import QuickSend
+from ..faces._sent_calls import SentCalls
+from ..producer._on_sent import OnSent
 from ..producer._selectors import Target
 from ._callables import check_plain
 from ._threads import Threads
@@ -45,10 +47,15 @@ class Bridge:
         self, portal: Portal, leaving: Callable[[], trio.Event], close: Callable[[], None]
     ) -> None:
         self.portal = portal
+        self.serves_others = False
+        """True if clients opened later may need this one, and what it opens."""
         self.close = close
         """Closes the client, once."""
         self._leaving = leaving
         self.closed = False
+        self.failure: BaseException | None = None
+        """The error that closed the client."""
+        self._sent = SentCalls(portal, self.executor)
 
     @property
     def leaving(self) -> trio.Event:
@@ -118,7 +125,7 @@ class Bridge:
         if portal.is_this_thread:
             raise WrongUse(INSIDE)
         waiter: Waiter[T] = Waiter()
-        call = Call(portal, function, waiter)
+        call: Call[T] = Call(portal, function, waiter)
         try:
             portal.post(call.start)
             waiter.wait()
@@ -126,11 +133,11 @@ class Bridge:
             raise
         except BaseException:
             with suppress(ClientClosed):
-                self._cancel(call.cancel, waiter)
-                if give_back is not None and waiter.has_value:
+                if give_back is None:
+                    self._cancel(call.cancel, waiter)
+                else:  # the core gives it back, whether or not this waits: attributes tell of it
                     returned: Waiter[None] = Waiter()
-                    portal.post(partial(return_value, give_back, waiter.result(), returned))
-                    returned.wait_idly()  # attributes, read without a call, tell of it
+                    self._cancel(partial(call.abandon, give_back, returned), returned)
             raise
         return waiter.result()
 
@@ -159,7 +166,7 @@ class Bridge:
 
     def _check(self) -> None:
         if self.closed:
-            raise ClientClosed("client")
+            raise ClientClosed("client") from self.failure
 
     def open(
         self,
@@ -176,6 +183,12 @@ class Bridge:
         """Wrap ``function`` for the core, to be run in the thread that waits for the call."""
         check_plain(function, f"{function!r}")
         return in_caller(self.portal, function)
+
+    def on_sent(self, function: OnSent | None) -> OnSent | None:
+        """Wrap ``function`` for the core, to be called in threads, in one at a time."""
+        if function is not None:
+            check_plain(function, "on_sent")
+        return None if function is None else self._sent.forward(function)
 
     def with_hooks(self, options: OptionsT) -> OptionsT:
         """Return ``options`` for the core, with hooks that run in threads."""
@@ -199,10 +212,12 @@ class Opening(AbstractContextManager[FaceT]):
         opener: Callable[[Bridge], AbstractAsyncContextManager[Any]],
         *,
         parent: Bridge | None = None,
+        serves_others: bool = False,
     ) -> None:
         self._face = face
         self._opener = opener
         self._parent = parent
+        self._serves_others = serves_others if parent is None else parent.serves_others
         self._bridge: Bridge | None = None
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -233,11 +248,12 @@ class Opening(AbstractContextManager[FaceT]):
         if portal.is_this_thread:
             raise WrongUse(INSIDE)
         bridge = self._bridge = Bridge(portal, lambda: host.leaving, self.close)
+        bridge.serves_others = self._serves_others
         opened: Waiter[Any] = Waiter()
         ended: Waiter[None] = Waiter()
 
         def end(error: BaseException | None) -> None:
-            bridge.closed = True
+            bridge.closed, bridge.failure = True, host.failure
             opened.deliver(None, error or ClientClosed("client"))
             ended.deliver(None, error)
 
@@ -247,6 +263,7 @@ class Opening(AbstractContextManager[FaceT]):
             opened=lambda client: opened.deliver(client, None),
             ended=end,
             counts=self._parent is None,
+            serves_others=self._serves_others,
         )
         self._host, self._ended = host, ended
         try:

@@ -145,7 +145,8 @@ class LitePullConsumer:
         ``expression`` is ``"*"``, tags, ``"A || B"``, or a condition, ``Sql("a > 5")``. On
         return it has its queues, unless a broker could not be asked; then it goes on trying.
         Raises ``InvalidName``, ``WrongUse`` after ``assign``, ``RefusedByBroker`` from a
-        broker that does not filter so, and ``NoRoute`` and more with ``require_route``.
+        broker that does not filter so, and ``NoRoute`` and more with ``require_route``; then
+        nothing has changed.
         """
         self._bridge.call(self._core.subscribe, topic, expression)
 
@@ -198,9 +199,8 @@ class LitePullConsumer:
     ) -> None:
         """Report everything that ``poll`` returned as consumed, or what ``offsets`` say.
 
-        An offset is the next to be read. With ``wait`` the brokers have it on return; a
-        failure is logged, and the next commit makes up for it. Raises ``WrongUse`` for a queue
-        in ``offsets`` that is not read.
+        An offset is the next to be read. With ``wait`` the brokers have it on return, or a
+        failure is raised. Raises ``WrongUse`` for a queue in ``offsets`` that is not read.
         """
         self._bridge.call(self._core.commit, offsets, wait=wait)
 

@@ -10,10 +10,10 @@ from .. import _batching_sender as _core_batching_sender
 from .. import _producer as _core_producer
 from .. import _staged_producer as _core_staged_producer
 from .. import _transactions as _core_transactions
-from .._batching_sender import OnSent
 from .._messages import Message, ReceivedMessage, SendResult
 from .._producer import BATCH_BYTES
 from .._transactions import TransactionResult
+from ..producer._on_sent import OnSent
 from ..producer._selectors import Target
 from ._bridge import Bridge
 from ._callables import Execute
@@ -74,10 +74,9 @@ class BatchingSender:
     def send(self, message: Message, *, queue_key: str | int | None = None) -> SendResult:
         """Send a message with others of its topic; wait until it is stored.
 
-        The result is this message's own. Messages with one ``queue_key`` go to one queue, in the
-        order of the calls. A message with a delay is sent by itself. While too many messages
-        are pending, waits for room first. Raises as ``Producer.send``; one failure is that of all
-        messages of a batch. A cancelled call leaves its message to be sent.
+        The result is this message's own. Messages with one ``queue_key`` go to one queue, in order.
+        One with a delay is sent by itself. Waits for room first. Raises as ``Producer.send``; a
+        failure is that of the whole batch. A cancelled call leaves its message to be sent.
         """
         return self._bridge.call(self._core.send, message, queue_key=queue_key)
 
@@ -86,11 +85,12 @@ class BatchingSender:
     ) -> None:
         """Leave a message to be sent; wait only for room.
 
-        ``on_sent`` is called with the message and its result, or its error. Without it, an error
-        is raised by the next ``flush``, or at the end of the block. Raises ``MessageRejected`` and
-        ``InvalidName`` for what cannot be sent.
+        ``on_sent`` is called with the message and its result, or its error; without it, the next
+        ``flush`` or the end of the block raises that. Raises ``MessageRejected``, ``InvalidName``.
         """
-        self._bridge.call(self._core.post, message, queue_key=queue_key, on_sent=on_sent)
+        self._bridge.call(
+            self._core.post, message, queue_key=queue_key, on_sent=self._bridge.on_sent(on_sent)
+        )
 
     def flush(self) -> None:
         """Send what lingers, and wait until everything sent before has a result.

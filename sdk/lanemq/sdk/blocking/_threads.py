@@ -9,14 +9,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Protocol, final
 
 import trio
 
+from .._errors import ClientClosed
 from ..consumer.pool._outside_calls import OutsideCall
 from ..faces._listener_calls import LOGGER, ListenerCalls
 from ..faces._portal import Portal
-from ..faces._portal_calls import Callback
+from ..faces._portal_calls import Callback, try_again
 
 THREAD_NAME = "lanemq worker"
 NUMBERS = itertools.count(1)
@@ -105,6 +107,7 @@ class ListenerThreads(ListenerCalls):
         self._idle: deque[_Worker] = deque()
         self._staff = threading.Lock()  # of the list of workers
         self._woken = False  # a worker was woken that has yet to look at the calls
+        self._tries_later = False
 
     # The core's thread
 
@@ -155,9 +158,15 @@ class ListenerThreads(ListenerCalls):
             with self._staff:
                 self._workers.remove(worker)
                 is_alone = not self._workers
-            if is_alone:
-                raise
             LOGGER.exception("a listener runs in fewer threads than it may")
+            if is_alone and not self._tries_later:
+                self._tries_later = True
+                with suppress(ClientClosed):
+                    self._portal.post(partial(try_again, self._nudge_again))
+
+    def _nudge_again(self) -> None:
+        self._tries_later = False
+        self.nudge()
 
     # Workers
 

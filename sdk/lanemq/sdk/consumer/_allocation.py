@@ -10,10 +10,16 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from functools import lru_cache, partial
+from typing import Final, SupportsIndex, TypeAlias, final
 
 from lanemq.wire import RETRY_PREFIX
 from lanemq.wire.bodies import MessageQueue
+
+from .._tasks import beside_if
+
+HASHED_AT_ONCE: Final = 1000
+"""Queues and members that are hashed in one turn, at ten microseconds a member."""
 
 Allocate: TypeAlias = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 """(own client id, sorted queues, sorted client ids) -> the queues of this client."""
@@ -44,6 +50,21 @@ def allocate_by_circle(
     return list(queues[client_ids.index(client_id) :: len(client_ids)])
 
 
+async def allocated(
+    allocate: Allocate, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+) -> list[MessageQueue]:
+    """Return the queues of this client. Raises as ``check_division``, and what ``allocate`` does.
+
+    The application's own function runs where it always does; a long ring of hashes is made beside
+    the event loop.
+    """
+    is_ring = isinstance(allocate, AllocateConsistentHash)
+    is_long = is_ring and len(queues) + len(client_ids) > HASHED_AT_ONCE
+    return check_division(
+        await beside_if(is_long, partial(allocate, client_id, queues, client_ids))
+    )
+
+
 def check_division(found: object) -> list[MessageQueue]:
     """Return what a division gave. Raises ``TypeError`` for anything but queues."""
     queues = list(found) if isinstance(found, Iterable) else None
@@ -72,17 +93,37 @@ class AllocateConsistentHash:
     ) -> list[MessageQueue]:
         if client_id not in client_ids:
             return []
-        owners = {
-            _ring_hash(f"{owner}-{number}"): owner
-            for owner in client_ids
-            for number in range(self.virtual_nodes)
-        }
-        ring = sorted(owners)
+        ring, owners = _ring(tuple(client_ids), self.virtual_nodes)
         return [
             queue
             for queue in queues
             if owners[ring[bisect_left(ring, _ring_hash(queue.java_text)) % len(ring)]] == client_id
         ]
+
+
+@lru_cache(maxsize=4)  # topics of a consumer are divided one after the other
+def _ring(client_ids: tuple[str, ...], virtual_nodes: int) -> tuple[list[int], dict[int, str]]:
+    """Return the places of clients on a ring, ascending, and the client at each."""
+    owners = {
+        _ring_hash(f"{owner}-{number}"): owner
+        for owner in client_ids
+        for number in range(virtual_nodes)
+    }
+    return sorted(owners), owners
+
+
+@final
+class _Members(tuple[str, ...]):
+    """Client ids of which each is found at once; a division looks for one in every room."""
+
+    def __init__(self, _: Iterable[str]) -> None:
+        self._places = {client_id: place for place, client_id in enumerate(self)}
+
+    def __contains__(self, client_id: object) -> bool:
+        return client_id in self._places
+
+    def index(self, client_id: str, *_: SupportsIndex) -> int:
+        return self._places[client_id]
 
 
 def _ring_hash(key: str) -> int:
@@ -141,11 +182,11 @@ class AllocateMachineRoomNearby:
         rooms: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             rooms.setdefault(_named(self.queue_room(queue), queue), []).append(queue)
-        own = self.client_room(client_id)
+        own, members = self.client_room(client_id), _Members(client_ids)
         mine = self.within(client_id, rooms.pop(own, []), clients[own])
         for room in sorted(rooms):
             if room not in clients:
-                mine += self.within(client_id, rooms[room], client_ids)
+                mine += self.within(client_id, rooms[room], members)
         return mine
 
 

@@ -6,8 +6,8 @@ Source: RocketMQ 4.9.8, ClientRemotingProcessor.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, field
+from typing import Final, final
 
 import trio
 
@@ -33,6 +33,7 @@ from lanemq.wire.message import decode_message
 
 from .._messages import ReceivedMessage, is_success
 from .._namespace import out_of_namespace, queue_out
+from .._tasks import read_body
 from ..listeners._listener import ConcurrentListener
 from ..listeners._listener_context import ListenerContext, takes_context
 from ..listeners._ordered_listeners import (
@@ -48,6 +49,8 @@ from .pulls._held_queue import HeldQueue
 LOGGER = get_logger("lanemq.sdk.consumer")
 
 MIB = 1 << 20
+RESET_BYTES_MAX: Final = 1 << 20
+"""The longest body of a reset: one has the queues of one topic, some 100 bytes each."""
 
 
 Listener = ConcurrentListener | OrderlyListener | KeyOrderedListener | StagedConcurrentListener
@@ -81,6 +84,7 @@ class _Requests:
     listener: Listener | None
     is_locked: Callable[[MessageQueue], bool] | None
     concurrency: Callable[[], int]
+    reading: trio.Lock = field(init=False, default_factory=trio.Lock)
 
     def _check_group(self, group: str) -> None:
         if group != self.core.group:
@@ -97,12 +101,28 @@ class _Requests:
             self.core.rebalance.wake()
 
     async def reset_offsets(self, frame: Frame, address: str) -> None:
-        """Go on from the offsets in the body: RESET_CONSUMER_CLIENT_OFFSET (220)."""
+        """Go on from the offsets in the body: RESET_CONSUMER_CLIENT_OFFSET (220).
+
+        All of that happens, also if the broker's connection ends meanwhile.
+        """
         header = ResetOffset.from_fields(frame.fields)
         self._check_group(header.group)
-        table = ResetOffsetBody.decode(frame.body).offset_table
+        body = frame.body
+        if len(body) > RESET_BYTES_MAX:
+            remark = f"a reset of {len(body)} bytes, at most {RESET_BYTES_MAX} are read"
+            LOGGER.warning("%s: %s", address, remark)
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        async with self.reading:  # what comes later also counts later
+            table = (await read_body(body, ResetOffsetBody.decode)).offset_table
         LOGGER.info("%s: reset of %s, %d queues", address, header.topic, len(table))
-        await self.core.reset(dict(table), header.topic)
+        done = trio.Event()
+
+        async def reset() -> None:
+            await self.core.reset(dict(table), header.topic)
+            done.set()
+
+        self.core.nursery.start_soon(reset)
+        await done.wait()
 
     def status(self, frame: Frame, address: str) -> Frame:
         """Return the offsets in memory, reported or not: GET_CONSUMER_STATUS_FROM_CLIENT (221)."""

@@ -29,7 +29,7 @@ from ._expressions import Expression, check_together, subscription
 from ._queue_changes import QueueChanges
 from ._rebalance import Rebalance
 from .group._group_calls import GroupCalls
-from .group._offset_store import StoreCommits
+from .group._offset_store import StoreCommits, peek_offset
 from .group._offsets import GroupOffsets, LocalOffsets, Offsets
 from .group._same_process import Membership, terms
 from .pulls._held_queue import HeldQueue
@@ -72,7 +72,8 @@ class ConsumerCore:
         self.started_ms = client.clock_ms()
         self.calls = GroupCalls(client, group)
         self.pauses = Pauses()
-        self._changing = trio.Lock()  # subscriptions change one after the other
+        self.changing = trio.Lock()  # subscriptions change one after the other
+        self._persist_soon = trio.Event()
         self.broadcasting = options.message_model is MessageModel.BROADCASTING
         self.offsets: Offsets = offsets or (
             LocalOffsets(options.offsets_dir / options.client.instance / f"{group}.json")
@@ -122,7 +123,7 @@ class ConsumerCore:
         consumer of the group in this process has another expression for it."""
         wanted = self._subscription(topic, expression)
         self.membership.check(wanted)
-        self._subscribe(wanted)
+        self.put_subscription(wanted)
 
     def _subscription(self, topic: str, expression: Expression) -> SubscriptionData:
         known = self.subscriptions.get(topic)
@@ -132,9 +133,22 @@ class ConsumerCore:
         check_together([*(one for one in self.subscriptions.values() if one is not known), wanted])
         return wanted
 
-    def _subscribe(self, wanted: SubscriptionData) -> None:
+    def put_subscription(self, wanted: SubscriptionData) -> None:
+        """Read the topic of ``wanted`` from the next division on."""
         self.subscriptions[wanted.topic] = wanted
         self.client.routes.watch(wanted.topic)
+
+    async def checked_subscription(self, topic: str, expression: Expression) -> SubscriptionData:
+        """Return a subscription that can be put: the brokers of its topic filter so.
+
+        Raises as ``subscribe`` and ``join``.
+        """
+        wanted = self._subscription(topic, expression)
+        self.membership.check(wanted)
+        required = self.client.options.require_route
+        await look_up_routes(self.client.routes, [topic], required=required)
+        await self._check_expression(wanted)
+        return wanted
 
     def subscribe_retries(self) -> None:
         """Read the group's retry topic, which a broadcasting group does not have."""
@@ -148,7 +162,7 @@ class ConsumerCore:
         expression before: what these do counts. Raises ``InvalidName`` and what ``join`` does;
         then nothing has changed.
         """
-        async with self._changing:
+        async with self.changing:
             wanted, known = self._subscription(topic, expression), self.subscriptions.get(topic)
             await self.client.routes.refresh(topic)
             await self._check_expression(wanted)
@@ -160,15 +174,26 @@ class ConsumerCore:
                         topic,
                         self.group,
                     )
-                self._subscribe(wanted)
+                self.put_subscription(wanted)
                 await self.rebalance.give_up(topic)
-                await self.client.heartbeat()
-            if not await self.rebalance.divide():
-                self.rebalance.wake()  # it goes on trying
+            await self.divide()
+
+    async def divide(self) -> None:
+        """Tell the brokers of the subscriptions and take the queues.
+
+        What is not complete, or cut short, the task of ``rebalance`` completes.
+        """
+        complete = False
+        try:
+            await self.client.heartbeat()
+            complete = await self.rebalance.divide()
+        finally:
+            if not complete:
+                self.rebalance.wake()
 
     async def unsubscribe(self, topic: str) -> None:
         """Read ``topic`` no longer; what listeners still do of it counts."""
-        async with self._changing:
+        async with self.changing:
             if self.subscriptions.pop(topic, None) is not None:
                 self.client.routes.unwatch(topic)
                 await self.rebalance.give_up(topic)
@@ -222,10 +247,35 @@ class ConsumerCore:
                 self.offsets.discard(queue)
 
     async def persist_loop(self) -> None:
-        """Report progress every ``offset_persist_interval_s``."""
+        """Report progress every ``offset_persist_interval_s``, and whenever ``persist_soon`` asks
+        for it."""
         while True:
-            await trio.sleep(self.options.offset_persist_interval_s)
+            with trio.move_on_after(self.options.offset_persist_interval_s):
+                await self._persist_soon.wait()
+            self._persist_soon = trio.Event()
             await self.offsets.persist(wait=False)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Return the offset that is kept for the group; unlike ``offsets.load``, which begins to
+        read, this changes nothing."""
+        if self.options.offset_store is not None:
+            return await peek_offset(self.options.offset_store, queue)
+        if self.broadcasting:
+            return await self.offsets.load(queue)
+        return await self.calls.committed_offset(queue)
+
+    async def persist(self, *, wait: bool) -> None:
+        """Report progress. With ``wait``, wait until it is kept, and raise a failure."""
+        if wait:
+            if failures := await self.offsets.persist(wait=True):
+                raise failures[0]
+        else:
+            self.persist_soon()
+            await trio.lowlevel.checkpoint()
+
+    def persist_soon(self) -> None:
+        """Have progress reported without waiting for it, however long a store takes."""
+        self._persist_soon.set()
 
     async def leave(self) -> None:
         """Report progress for the last time; not to be cancelled, but bounded."""

@@ -35,7 +35,7 @@ class Lent:
         self.handed_out = 0
         """The number the iteration has handed out; the last of them is at hand."""
         self.released = 0
-        """The number the core counts as done with."""
+        """The number the core has looked at and released; the last of them may be at hand."""
         self.end = len(messages)
         """The number that may be handed out: fewer, once the core has taken the rest back."""
         self._lock = threading.Lock()

@@ -1,10 +1,12 @@
-"""The messages a lite pull consumer has pulled and not returned yet, and the progress of those it
-has returned.
+"""The messages that a lite pull consumer has pulled and not returned yet, and its progress.
+
+The progress in a queue is part of the held queue (``HeldQueue.returned``): it ends with it, when
+another consumer takes the queue, or its offset is reset.
 """
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import final
 
 import trio
@@ -13,6 +15,7 @@ from lanemq.wire.bodies import MessageQueue
 
 from .._messages import ReceivedMessage
 from ._lent import LENT_MAX, LENT_S, Lent
+from .group._offsets import Offsets
 from .pulls._held_queue import HeldQueue
 
 
@@ -24,14 +27,12 @@ class MessageBuffer:
     """
 
     def __init__(self) -> None:
-        self.positions: dict[MessageQueue, int] = {}
-        """The offset behind the returned messages of each queue; commits take it from here."""
         self.arrived = trio.Event()
         """Set when something may be returned that could not be before."""
         self.lent: Lent | None = None
         """Messages lent to an iteration in another thread."""
         self._waiting: deque[tuple[HeldQueue, deque[ReceivedMessage]]] = deque()
-        self._at_hand: tuple[MessageQueue, int] | None = None  # and its first offset
+        self._at_hand: tuple[HeldQueue, int] | None = None  # and its first offset
 
     def deliver(self, held: HeldQueue, messages: list[ReceivedMessage]) -> None:
         """Take the ``messages`` that a pull found."""
@@ -41,8 +42,8 @@ class MessageBuffer:
     def skip(self, held: HeldQueue) -> None:
         """Note a pull that found nothing to deliver; it may have gone past messages of other
         tags."""
-        if not held.messages.count and held.queue in self.positions:
-            self.positions[held.queue] = held.messages.next_offset
+        if not held.messages.count and held.returned is not None:
+            held.returned = held.messages.next_offset
 
     # Returning
 
@@ -50,9 +51,9 @@ class MessageBuffer:
         """Take up to ``limit`` messages of one queue that is not paused; [] if there are none."""
         held, messages = self._next(limit, is_paused)
         if held is not None:
-            self._at_hand = held.queue, held.messages.commit_offset
+            self._at_hand = held, held.messages.commit_offset
             held.release(messages)
-            self.positions[held.queue] = held.messages.commit_offset
+            held.returned = held.messages.commit_offset
         return messages
 
     def lend(self, is_paused: Callable[[MessageQueue], bool]) -> Lent | None:
@@ -85,36 +86,72 @@ class MessageBuffer:
         if lent is None:
             return
         rest = lent.reclaim()
-        self._catch_up(lent, lent.handed_out)
+        self.look_at_loan()
         self.lent = None
         if rest and not lent.held.dropped:
             self._waiting.appendleft((lent.held, deque(rest)))
 
     # Progress
 
-    def _catch_up(self, lent: Lent, done: int) -> None:
-        """Release the first ``done`` messages of a loan."""
-        if done > lent.released and not lent.held.dropped:
-            lent.held.release(lent.messages[lent.released : done])
-            lent.released = done
-            self.positions[lent.held.queue] = lent.held.messages.commit_offset
+    def look_at_loan(self) -> None:
+        """Note how far the iteration is, if there is a loan: its last message is at hand."""
+        lent = self.lent
+        if lent is None or lent.held.dropped:
+            return
+        handed_out = lent.handed_out  # read once: it goes on
+        if handed_out > lent.released:
+            self._release(lent, handed_out - 1)
+            self._at_hand = lent.held, lent.held.messages.commit_offset
+            self._release(lent, handed_out)
 
-    def everything_is_done(self) -> None:
-        """Count the messages at hand as consumed: more are asked for, or they are committed."""
-        self._at_hand = None
-        if self.lent is not None:
-            self._catch_up(self.lent, self.lent.handed_out)
+    def _release(self, lent: Lent, count: int) -> None:
+        """Release the first ``count`` messages of a loan."""
+        lent.held.release(lent.messages[lent.released : count])
+        lent.released = count
+        lent.held.returned = lent.held.messages.commit_offset
+
+    def note(
+        self, offsets: Offsets, queues: Mapping[MessageQueue, HeldQueue], topic: str | None = None
+    ) -> None:
+        """Note progress behind everything that was returned, of ``topic`` alone if one is given."""
+        self.everything_is_done(topic)
+        for queue, offset in returned(queues, topic):
+            offsets.update(queue, offset)
+
+    def everything_is_done(self, topic: str | None = None) -> None:
+        """Count the messages at hand as consumed: more are asked for, or they are committed.
+
+        With ``topic`` only those of that topic are.
+        """
+        self.look_at_loan()
+        if self._at_hand is not None and topic in (None, self._at_hand[0].queue.topic):
+            self._at_hand = None
 
     def leave_what_is_at_hand(self) -> None:
         """Count the messages at hand as not consumed: an error came in between."""
-        if self.lent is not None:
-            self._catch_up(self.lent, self.lent.handed_out - 1)
+        self.look_at_loan()
         if self._at_hand is not None:
-            queue, offset = self._at_hand
-            self.positions[queue] = min(offset, self.positions.get(queue, offset))
+            held, offset = self._at_hand
+            held.returned = offset if held.returned is None else min(offset, held.returned)
 
-    def move(self, queue: MessageQueue, offset: int) -> None:
-        """Note that ``queue`` is read from ``offset`` on."""
-        self.positions[queue] = offset
-        if self._at_hand is not None and self._at_hand[0] == queue:
-            self._at_hand = None
+    def replaced(self, old: HeldQueue, new: HeldQueue | None) -> None:
+        """Note that ``new``, which begins where ``old`` was, is read in its place, if any is."""
+        if new is None:
+            return
+        new.returned = old.returned
+        if self._at_hand is not None and self._at_hand[0] is old:
+            self._at_hand = new, self._at_hand[1]
+
+
+def returned(
+    queues: Mapping[MessageQueue, HeldQueue], topic: str | None = None
+) -> Iterator[tuple[MessageQueue, int]]:
+    """Iterate over the queues that messages were returned of, with the offset behind them.
+
+    With ``topic`` over those of that topic.
+    """
+    for queue, held in queues.items():
+        if held.returned is None or held.dropped:  # its offset may be under correction
+            continue
+        if topic in (None, queue.topic):
+            yield queue, held.returned

@@ -26,7 +26,7 @@ class Ownership(Protocol):
         """Give back a queue that was claimed and is not read after all."""
 
     async def release(self, held: HeldQueue, *, finish: bool) -> None:
-        """Give up a queue, which is not among those held any more.
+        """Give up a queue, which is no longer among those held.
 
         With ``finish`` nobody waits for it: what listeners still do of it counts.
         """

@@ -18,7 +18,8 @@ from .._options import ConsumerOptions
 from .._tasks import settle
 from ..net._client import Client
 from ..observe._log import get_logger
-from ._allocation import check_division
+from ._allocation import allocated
+from ._held_queues import HeldQueues
 from ._ownership import FreeQueues, Ownership
 from ._queue_changes import QueueChanges
 from .group._group_calls import GroupCalls
@@ -31,6 +32,8 @@ LOGGER = get_logger("lanemq.sdk.rebalance")
 
 # A division that could not be completed is tried again after this, not after 20 s.
 RETRY_S = 1.0
+QUEUES_AT_ONCE: Final = 4096
+"""Queues beyond which a division is taken over in several turns."""
 MISSING_S: Final = 5.0
 """Seconds for which a topic without a route may be one that is just being made."""
 
@@ -68,9 +71,13 @@ class Rebalance:
         self._missing: dict[str, float] = {}
         """Topics without a route, and the time from which on that is a reason to warn of; ``inf``
         where that was done."""
-        self.held: Mapping[MessageQueue, HeldQueue] = {}
-        """The queues held. Each change puts another mapping in its place, so that any thread may
-        read it."""
+        self._queues = HeldQueues()
+        self.count, self.remove = self._queues.count, self._queues.remove
+
+    @property
+    def held(self) -> Mapping[MessageQueue, HeldQueue]:
+        """The queues held, as they are now; any thread may read them."""
+        return self._queues.all
 
     def pull_with(self, pulls: PullLoop) -> None:
         """Pull new queues with ``pulls``; called once, before the first division."""
@@ -79,10 +86,6 @@ class Rebalance:
     def own_with(self, ownership: Ownership) -> None:
         """Take and give up queues by ``ownership``; set before the first division."""
         self._ownership = ownership
-
-    def count(self, topic: str) -> int:
-        """Return the number of queues of ``topic`` that are held."""
-        return sum(queue.topic == topic for queue in self.held)
 
     def wake(self, _: object = None) -> None:
         """Look again soon: the group, a route or a subscription changed."""
@@ -143,8 +146,8 @@ class Rebalance:
             await self._client.heartbeat()
             return None
         try:
-            mine = self._options.allocate(client_id, route.subscribe_queues, client_ids)
-            return check_division(mine)
+            allocate, queues = self._options.allocate, route.subscribe_queues
+            return await allocated(allocate, client_id, queues, client_ids)
         except Exception:  # the application's own; what is held stays held
             LOGGER.exception("the queues of %s cannot be divided", topic)
             return None
@@ -182,22 +185,21 @@ class Rebalance:
         wanted = dict.fromkeys(mine)
         self._starts.wait_only(wanted, topic)
         changed = await self._release_others(wanted, topic, finish=False)
-        fresh = [queue for queue in wanted if queue not in self.held and not self._stopped]
+        if len(wanted) > QUEUES_AT_ONCE:
+            await trio.lowlevel.checkpoint()
+        fresh = [queue for queue in wanted if queue not in self._queues and not self._stopped]
         owner = self._ownership
-        claimed = await owner.claim(fresh) if fresh else ()
+        claimed = frozenset(await owner.claim(fresh) if fresh else ())
         complete = len(claimed) == len(fresh)
+        offsets = await self._starts.find_all(fresh, claimed)
         for queue in fresh:
-            if queue in self.held or self._stopped:
+            if queue not in claimed or queue in self._queues or self._stopped:
                 continue
-            if queue not in claimed:
-                await self._starts.wait_for(queue)
-                continue
-            try:
-                offset = await self._starts.find(queue)
-            except LanemqError as error:
+            offset = offsets[queue]
+            if isinstance(offset, LanemqError):
                 if strict:
-                    raise
-                LOGGER.warning("cannot find where to start in %s: %s", queue, error)
+                    raise offset
+                LOGGER.warning("cannot find where to start in %s: %s", queue, offset)
                 complete = False
                 await owner.disclaim(queue)
                 continue
@@ -229,7 +231,8 @@ class Rebalance:
             for queue, held in self.held.items()
             if queue not in wanted and topic in (None, queue.topic)
         }
-        self.held = {queue: held for queue, held in self.held.items() if queue not in others}
+        for queue in others:
+            self._queues.remove(queue)
         release = partial(self._ownership.release, finish=finish)
         async with trio.open_nursery() as nursery:
             for held in others.values():
@@ -240,20 +243,15 @@ class Rebalance:
         """Hold ``queue`` and pull it from ``offset`` on."""
         if self._stopped:
             return
-        assert queue not in self.held, f"{queue} is held already"
+        assert queue not in self._queues, f"{queue} is held already"
         self._read_from(queue, offset)
 
-    def remove(self, queue: MessageQueue) -> HeldQueue | None:
-        """Hold ``queue`` no longer; returns what was held of it."""
-        removed = self.held.get(queue)
-        self.held = {other: held for other, held in self.held.items() if other != queue}
-        return removed
-
-    def _read_from(self, queue: MessageQueue, offset: int) -> None:
+    def _read_from(self, queue: MessageQueue, offset: int) -> HeldQueue:
         held = HeldQueue(queue, offset)
-        self.held = {**self.held, queue: held}
+        self._queues.put(held)
         subscription = self._subscriptions.get(queue.topic) or SubscriptionData(queue.topic)
         self._nursery.start_soon(self._read, held, subscription)
+        return held
 
     async def _read(self, held: HeldQueue, subscription: SubscriptionData) -> None:
         assert self._pulls is not None, "pull_with comes first"
@@ -270,12 +268,12 @@ class Rebalance:
     ) -> None:
         """Go on from ``offset`` in ``queue``, forward or back, and have the broker know it.
 
-        Pulled messages are forgotten; those that a listener still works on do not count any more.
+        Pulled messages are forgotten; those that a listener still works on no longer count.
         ``reset`` says that an operator wants it, and not the state of the queue. Nothing happens
         where the queue is not held, or, with ``of``, is not held as it was.
         """
         async with self._lock:  # nobody gives it up or takes it meanwhile
-            held = self.held.get(queue)
+            held = self._queues.get(queue)
             if held is None or of not in (None, held):
                 return
             held.drop()
@@ -283,20 +281,25 @@ class Rebalance:
                 self._offsets.reset(queue, offset)
             else:
                 self._offsets.update(queue, offset)
-            await self._offsets.persist([queue], wait=True)
-            if self.held.get(queue) is held:  # its lock may have been lost
-                self._replace(queue, offset)
+            try:
+                await self._offsets.persist([queue], wait=True)
+            finally:  # or it would be held and never read
+                if self._queues.get(queue) is held:  # its lock may have been lost
+                    self._replace(queue, offset)
 
-    def restart(self, queue: MessageQueue, offset: int) -> None:
-        """Read a held queue from ``offset`` on; progress stays what it is."""
+    def restart(self, queue: MessageQueue, offset: int) -> HeldQueue | None:
+        """Read a held queue from ``offset`` on; progress stays what it is.
+
+        Returns it as it is held now, None where nothing is read any more.
+        """
         self.held[queue].drop()
-        self._replace(queue, offset)
+        return self._replace(queue, offset)
 
-    def _replace(self, queue: MessageQueue, offset: int) -> None:
+    def _replace(self, queue: MessageQueue, offset: int) -> HeldQueue | None:
         if self._stopped:
             self.remove(queue)
-        else:
-            self._read_from(queue, offset)
+            return None
+        return self._read_from(queue, offset)
 
     def stop(self) -> None:
         """Pull nothing any more; what was pulled stays and can be settled."""

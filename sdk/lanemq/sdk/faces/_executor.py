@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, TypeVar, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.message import StageRecord
 
@@ -29,7 +30,9 @@ from ..listeners._ordered_listeners import StageOffsetStore
 from ..observe._consume_hooks import ConsumeHook
 from ..observe._send_hooks import SendHook
 from ._portal import Portal
-from ._portal_calls import Callback, calling
+from ._portal_calls import AGAIN_S, Callback, calling
+
+LOGGER = get_logger("lanemq.sdk.listener")
 
 T = TypeVar("T")
 HookT = TypeVar("HookT", SendHook, ConsumeHook)
@@ -132,10 +135,10 @@ class ListenerGate:
             await limiter.acquire_on_behalf_of(callback)
         callback.at_end(partial(limiter.release_on_behalf_of, callback))
         try:
-            self._executor.start(callback)
-        except ClientClosed:  # its loop is gone; its client will be soon, with nothing settled
+            await self._start(callback)
+        except BaseException:  # it never began, so nothing else gives the place back
             limiter.release_on_behalf_of(callback)
-            await trio.sleep_forever()
+            raise
         try:
             await callback.over.wait()
         except trio.Cancelled:
@@ -150,6 +153,21 @@ class ListenerGate:
             if self._executor.is_closed:  # its client will be soon, with nothing settled
                 await trio.sleep_forever()
         return callback.result()
+
+    async def _start(self, callback: Callback[Outcome | Retry | None]) -> None:
+        is_news = True
+        while True:
+            try:
+                self._executor.start(callback)
+            except ClientClosed:  # its loop is gone; its client will be soon, with nothing settled
+                await trio.sleep_forever()
+            except RuntimeError:  # no thread can be started at the moment; no fault of the messages
+                if is_news:
+                    LOGGER.exception("a listener is called later")
+                is_news = False
+                await trio.sleep(AGAIN_S)
+            else:
+                return
 
     async def _wait_out(self, callback: Callback[Outcome | Retry | None]) -> None:
         if self._ordered:

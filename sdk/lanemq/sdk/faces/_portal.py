@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import final
+from typing import Protocol, final
 
 import trio
 
@@ -23,6 +23,8 @@ LOGGER = get_logger("lanemq.sdk.portal")
 
 # What open clients get to report their progress when the program ends without closing them.
 EXIT_GRACE_S = 5.0
+# Of these, what is left at the end for clients that cannot end in their turn.
+LAST_S = 1.0
 # A core that was started and then not used, its opener having been interrupted, ends after this.
 UNUSED_S = 1.0
 
@@ -32,6 +34,20 @@ class PortalEnded(ClientClosed):
 
     def __init__(self) -> None:
         super().__init__("client")
+
+
+class Hosted(Protocol):
+    """A client that is open in the core."""
+
+    serves_others: bool
+    """True if clients that were opened after it may need it: they end before it."""
+    ended: trio.Event
+
+    def is_abandoned(self) -> bool:
+        """Return whether nobody can close it: its event loop is gone."""
+
+    def cancel(self) -> object:
+        """Have it end as by a cancellation."""
 
 
 @final
@@ -60,8 +76,8 @@ class Portal:
         """True once the last client has closed; the next one to be opened gets another portal."""
         self._users = 0
         self._used = trio.Event()
-        self.at_leave: set[trio.Event] = set()
-        """The event to set before everything that runs is cancelled."""
+        self.hosted: dict[Hosted, None] = {}
+        """The clients that are open, in the order of their opening."""
         self._leaving = trio.Event()
         self.over = False
         """Set when nothing runs any more."""
@@ -195,9 +211,26 @@ class Portal:
         if not self._used.is_set():
             self._end()
         await self._leaving.wait()
-        for event in tuple(self.at_leave):
-            event.set()
+        with trio.move_on_after(EXIT_GRACE_S - LAST_S):
+            await self._end_all()
         # What still runs is cancelled by trio: system tasks end with this one.
+
+    async def outstay_users(self, abandoned: Hosted) -> None:
+        """Wait for the end of those that were opened after a client and are abandoned as it is."""
+        hosted = tuple(self.hosted)
+        for one in hosted[hosted.index(abandoned) + 1 :]:
+            if one.is_abandoned():
+                await one.ended.wait()
+
+    async def _end_all(self) -> None:
+        """End all clients as nested blocks would: those that others need after these."""
+        hosted = tuple(self.hosted)
+        for one in hosted:
+            if not one.serves_others:
+                one.cancel()
+        for one in reversed(hosted):
+            one.cancel()
+            await one.ended.wait()
 
 
 _lock = threading.Lock()

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import Context, ContextVar, copy_context
-from typing import Any, Generic, Protocol, TypeVar, final
+from typing import Any, Final, Generic, Protocol, TypeVar, final
 
 import trio
 
@@ -22,6 +22,21 @@ ResultT_contra = TypeVar("ResultT_contra", contravariant=True)
 LOOK_S = 5.0
 
 
+AGAIN_S: Final = 1.0
+"""After so long it is tried again to start a thread, where none could be."""
+
+
+def try_again(job: Callable[[], object]) -> None:
+    """Call ``job`` in a while, unless the core ends before. Called in the core's thread, as it."""
+
+    async def later() -> None:
+        await trio.sleep(AGAIN_S)
+        job()
+
+    with suppress(RuntimeError):  # so late that no task may begin any more
+        trio.lowlevel.spawn_system_task(later)
+
+
 class Caller(Protocol[ResultT_contra]):
     """The receiver of a call's outcome. Its methods are called in the core's thread."""
 
@@ -38,11 +53,6 @@ class Answer(Generic[T]):
     _over = False
     _value: T | None = None
     _error: BaseException | None = None
-
-    @property
-    def has_value(self) -> bool:
-        """True once there is a value, and no error."""
-        return self._over and self._error is None
 
     def result(self) -> T:
         """Return the value, or raise the error."""
@@ -75,7 +85,9 @@ class Call(Generic[T]):
         self._caller = caller
         self._scope = trio.CancelScope()
         self._context = context or copy_context()  # a span that is open there is open here
-        self._begun = False
+        self._begun = self._over = False
+        self._value: tuple[T] | None = None
+        self._abandoned: tuple[Callable[[T], object], Caller[None]] | None = None
 
     def start(self) -> None:
         """Start the call. Called in the core's thread, as everything below."""
@@ -85,18 +97,30 @@ class Call(Generic[T]):
                 raise RuntimeError
             trio.lowlevel.spawn_system_task(self._run, context=self._context)
         except RuntimeError:  # so late that no task may begin any more
-            self._caller.deliver(None, ClientClosed("client"))
+            self._end(None, ClientClosed("client"))
 
     def cancel(self) -> None:
-        """Cancel the call: the caller does not want the outcome any more; it is delivered all the
+        """Cancel the call: the caller no longer wants the outcome; it is delivered all the
         same.
 
         Before ``start``, where the caller was interrupted in between, there will be none.
         """
         if not self._begun:
-            self._caller.deliver(None, ClientClosed("client"))
+            self._end(None, ClientClosed("client"))
         elif not self._portal.over:
             self._scope.cancel()
+
+    def abandon(self, give_back: Callable[[T], object], returned: Caller[None]) -> None:
+        """Cancel the call, and have the value that it took all the same given back.
+
+        The caller may be gone by then; if not, ``returned`` tells it. Both happen in one job, so
+        no later call comes in between.
+        """
+        self._abandoned = give_back, returned
+        if self._over:  # its caller was cancelled between the outcome and its next step
+            self._return_value()
+        else:
+            self.cancel()
 
     async def _run(self) -> None:
         value: T | None = None
@@ -110,17 +134,23 @@ class Call(Generic[T]):
             pass  # the core ends
         except BaseException as failure:  # it goes to the caller
             error = failure
+        self._end(value, error)
+
+    def _end(self, value: T | None, error: BaseException | None) -> None:
+        self._over = True
+        if error is None:
+            self._value = (value,)  # type: ignore[assignment]  # without an error there is one
+        self._return_value()
         self._caller.deliver(value, error)
 
-
-def return_value(give_back: Callable[[T], object], value: T, caller: Caller[None]) -> None:
-    """Return a value that a call took and its caller has not seen, and tell ``caller`` so.
-
-    Called in the core's thread.
-    """
-    with suppress(ClientClosed):  # nobody will ask for it again
-        give_back(value)
-    caller.deliver(None, None)
+    def _return_value(self) -> None:
+        if self._abandoned is None:
+            return
+        give_back, returned = self._abandoned
+        if self._value is not None:
+            with suppress(ClientClosed):  # nobody will ask for it again
+                give_back(*self._value)
+        returned.deliver(None, None)
 
 
 @final
@@ -136,19 +166,24 @@ class Host(Generic[ClientT]):
         ended: Callable[[BaseException | None], object],
         is_abandoned: Callable[[], bool] = lambda: False,
         counts: bool = True,
+        serves_others: bool = False,
     ) -> None:
         self._portal = portal
         self._opener = opener
         self._opened = opened
         self._ended = ended
-        self._is_abandoned = is_abandoned
+        self.is_abandoned = is_abandoned
         self._counts = counts  # as a user of the portal
         self._scope = trio.CancelScope()
         self._stop = trio.Event()
         self._context = copy_context()
         self._begun = False
+        self.serves_others = serves_others
+        self.ended = trio.Event()
         self.leaving = trio.Event()
         """Set when the client is about to be closed: it waits for no listener any more."""
+        self.failure: BaseException | None = None
+        """The error that ended the client while it was open."""
 
     def start(self) -> None:
         """Begin to open it. Called in the core's thread, as everything below."""
@@ -161,6 +196,7 @@ class Host(Generic[ClientT]):
         except PortalEnded as error:
             self._ended(error)
             return
+        self._portal.hosted[self] = None
         try:
             trio.lowlevel.spawn_system_task(self._run, context=self._context)
         except RuntimeError:  # so late that no task may begin any more
@@ -181,21 +217,27 @@ class Host(Generic[ClientT]):
 
     async def _run(self) -> None:
         error: BaseException | None = None
-        self._portal.at_leave.add(self.leaving)
+        is_open = False
         try:
             with self._scope:
                 async with self._opener() as client:
                     self._opened(client)
+                    is_open = True
                     await self._stay()
+                    is_open = False
         except trio.Cancelled:  # the core ends
             error = ClientClosed("client")
         except BaseException as failure:  # it goes to the caller that closes the client
             error = failure
+            if is_open:  # which may be long after
+                self.failure = failure
+                LOGGER.exception("a client is closed by an error")
         self.leaving.set()
-        self._portal.at_leave.discard(self.leaving)
         self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
+        del self._portal.hosted[self]
+        self.ended.set()
         if self._counts:
             self._portal.release()
         self._ended(error)
@@ -204,8 +246,10 @@ class Host(Generic[ClientT]):
         while not self._stop.is_set():
             with trio.move_on_after(LOOK_S):
                 await self._stop.wait()
-            if self._is_abandoned():
+            if self.is_abandoned():
                 LOGGER.warning("a client was not closed, and its event loop is gone")
+                if self.serves_others:
+                    await self._portal.outstay_users(self)
                 self.cancel()
 
 

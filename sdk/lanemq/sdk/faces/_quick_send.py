@@ -49,7 +49,7 @@ class QuickSend:
         self._rest.start()
 
     def cancel(self) -> None:
-        """Give up the send: the caller does not want the outcome any more; there will be one."""
+        """Give up the send: the caller no longer wants the outcome; there will be one."""
         if self._rest is not None:
             self._rest.cancel()
         elif not self._over:

@@ -7,6 +7,7 @@ from typing import Final, final
 
 import trio
 
+from lanemq.local import suspended_s
 from lanemq.wire.kv import LeaseStatus, LeaseTerms
 
 from .._errors import LanemqError
@@ -48,6 +49,7 @@ class Lease:
         self._key = key
         self._clock = trio.lowlevel.current_clock()
         self._until_s = 0.0
+        """By the clock of ``_now_s``; 0 before it is granted."""
         self._is_over = False
         self._lost = trio.Event()
 
@@ -58,10 +60,14 @@ class Lease:
         False at the latest when its ttl is over, which is before anybody else has what is under
         it. That somebody revoked it shows at the next renewal, after a third of the ttl.
         """
-        return not self._is_over and self._clock.current_time() < self._until_s
+        return not self._is_over and self._now_s() < self._until_s
+
+    def _now_s(self) -> float:
+        """Return the time by a clock that goes on while the machine is suspended."""
+        return self._clock.current_time() + suspended_s()
 
     async def wait_until_lost(self) -> None:
-        """Return when it is not held any more; at the end of its block at the latest."""
+        """Return when it is no longer held; at the end of its block at the latest."""
         await self._lost.wait()
 
     async def status(self) -> LeaseStatus:
@@ -76,7 +82,7 @@ class Lease:
 
         Raises ``NoLease`` if it has ended, and as ``KeyValueStore.put``.
         """
-        asked_s = trio.current_time()
+        asked_s = self._now_s()
         try:
             if self._key is None:
                 await keep_alive(self._calls, self.id)
@@ -85,13 +91,16 @@ class Lease:
         except NoLease:
             self._lose()
             raise
+        if asked_s >= self._until_s:  # others may have had what is under it in between
+            self._lose()
+            raise NoLease(self.id)
         self._until_s = asked_s + self.ttl_s
 
     async def _grant(self, ask: Callable[[LeaseTerms], Awaitable[None]]) -> None:
         """Have it granted by ``ask``, again if it was lost."""
-        if self._is_over:
+        if self._is_over or self._until_s:
             self.id = new_lease()
-        asked_s = trio.current_time()
+        asked_s = self._now_s()
         await ask(LeaseTerms(self.id, milliseconds(self.ttl_s)))
         self._until_s = asked_s + self.ttl_s
         if self._is_over:
@@ -104,16 +113,19 @@ class Lease:
             await trio.sleep(pause_s)
             if self.id != number:
                 return
+            if not self.is_held:  # the machine was suspended
+                self._lose()
+                return
             pause_s = self.ttl_s / RENEWALS
             try:
-                with trio.move_on_at(self._until_s):
+                with trio.move_on_at(self._until_s - suspended_s()):
                     await self.keep_alive()
                     continue
             except NoLease:
                 return
             except LanemqError:
                 pause_s = min(RETRY_S, pause_s)
-            if trio.current_time() >= self._until_s:
+            if self._now_s() >= self._until_s:
                 self._lose()
                 return
 

@@ -9,7 +9,7 @@ from lanemq.wire.kv import KEY_BYTES_MAX, LeaseStatus, LeaseTerms
 from .._values import check_text
 from ._lease import Lease, hold_lease
 from ._lock import Lock, hold_lock
-from ._numbers import check_lease, check_ttl, milliseconds
+from ._numbers import check_bytes, check_lease, check_ttl, milliseconds
 from ._observe import Leaders
 from .requests._calls import KvCalls
 from .requests._errors import KvRejected
@@ -114,7 +114,8 @@ class KeyLeases:
 
         Others see ``owner`` in the value of that key, and by ``observe``. See ``lock``.
         """
-        return self._held(_leader_key(name), ttl_s, wait_s, owner or None, lease)
+        check_bytes("owner", owner)
+        return self._held(_leader_key(name), ttl_s, wait_s, bytes(owner) or None, lease)
 
     def observe(self, name: str) -> Leaders:
         """Return the leaders of ``name``: the present one, and then each that follows."""

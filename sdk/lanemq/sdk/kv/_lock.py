@@ -69,7 +69,8 @@ class Lock:
         """A number that goes with the lock, from 1: every later holder has a higher one.
 
         In a namespace of one partition, so has every later holder of any lock there. Whoever is
-        asked on behalf of the lock can refuse a lower number than the highest seen.
+        asked on behalf of the lock can refuse a lower number than the highest seen. Numbers of
+        writes that a broker with ASYNC_FLUSH has lost with the power are given again.
         """
         self.check: Step = Step(key, Action.CHECK, if_value=owner)
         """A condition for a batch: its other steps are done only while the lock is held.

@@ -5,13 +5,12 @@ from collections.abc import Set
 from typing import Final, final
 
 from lanemq.wire import RequestCode
-from lanemq.wire.headers import KvGet, KvScan, KvWatch
+from lanemq.wire.headers import Header, KvGet, KvScan, KvWatch
 from lanemq.wire.kv import (
     KEY_BYTES_MAX,
     PAGE_ENTRIES_MAX,
     Action,
     ChangeKind,
-    Changes,
     OpType,
     Page,
     Step,
@@ -25,6 +24,7 @@ from lanemq.wire.kv import (
 from .requests._attempts import Attempts
 from .requests._calls import KvCalls
 from .requests._errors import KvCompacted
+from .requests._waits import changes_after
 
 WAITING: Final = b"/waiting/"
 NUMBER_BYTES: Final = 8
@@ -34,7 +34,7 @@ LOOK_S: Final = 20.0
 
 
 class TicketGone(Exception):  # noqa: N818 - says what happened
-    """Its entry is not there any more: it was deleted, or its lease has ended."""
+    """Its entry is no longer there: it was deleted, or its lease has ended."""
 
 
 @final
@@ -118,22 +118,23 @@ class LockQueue:
 
     async def until_gone(self, keys: Set[bytes], position: int) -> None:
         """Wait until one of some keys, which begin as the shortest does, is removed or expires
-        after a position, or until that is not known any more. Raises ``TicketGone``."""
+        after a position, or until that is no longer known. Raises ``TicketGone``."""
         index = 0
+
+        async def ask(header: Header, *, wait_s: float) -> bytes:
+            return await self._calls.ask(self._key, RequestCode.KV_WATCH, header, wait_s=wait_s)
+
         while True:
             header = KvWatch(
                 position=position,
                 index=index,
                 prefix=encode_key(min(keys)),
                 namespace=self._calls.namespace,
-                wait_millis=int(LOOK_S * 1000),
             )
-            code = RequestCode.KV_WATCH
             try:
-                body = await self._calls.ask(self._key, code, header, wait_s=LOOK_S)
+                found = await changes_after(header, LOOK_S, ask)
             except KvCompacted:
                 return
-            found = decode_answer(body, Changes)
             position, index = found.next_position, found.next_index
             if any(one.key in keys and one.kind != ChangeKind.PUT for one in found.changes):
                 return

@@ -27,6 +27,8 @@ def milliseconds(ttl_s: float | None) -> int:
 
 def check_lease(lease: int) -> None:
     """Raise ``KvRejected`` for what cannot be the number of a lease."""
+    if hasattr(lease, "id"):
+        raise KvRejected("lease is the number of a lease, not the lease itself: pass lease.id")
     check_whole("lease", lease, least=1, most=LEASE_MAX, error=KvRejected)
 
 

@@ -38,9 +38,9 @@ class KvOffsetStore:
     ``LitePullOptions.offset_store``, and for the ``store`` of a staged listener.
 
     ``name`` is the group's, or any other that no other group has: letters, digits, ``-``, ``_``.
-    Only the position that was read last is replaced. Where another consumer has saved one
-    meanwhile, the one that is further on stays: a consumer that has lost its queue, and does not
-    know it yet, moves nobody back.
+    Only the position that was loaded or saved last is replaced. Where another consumer has saved
+    one meanwhile, the one that is further on stays: a consumer that has lost its queue, and does
+    not know it yet, moves nobody back.
 
     With ``lease``, the number of a lease that the store holds, a position is saved only while that
     lasts: afterwards saving raises ``NoLease``, and changes nothing.
@@ -61,10 +61,21 @@ class KvOffsetStore:
         """Partition -> the key there that is under the lease."""
         self._name = name
         self._versions: dict[bytes, int] = {}
+        self._unsure: dict[bytes, set[int]] = {}
+        """Key -> the numbers of which one may have been saved, though the answer was lost."""
 
     async def load_offset(self, queue: MessageQueue) -> int | None:
         """Return the offset that was saved last, None before the first. Raises ``LanemqError``."""
         return await self._load(self._key(OFFSETS, queue))
+
+    async def peek_offset(self, queue: MessageQueue) -> int | None:
+        """Return the offset that was saved last, None before the first. Raises ``LanemqError``.
+
+        Unlike ``load_offset`` this leaves unchanged what the next ``save_offset`` may replace.
+        """
+        key = self._key(OFFSETS, queue)
+        entry = await self._calls.sure_entry(key)
+        return None if entry is None else _number(key, entry.value)
 
     async def save_offset(self, queue: MessageQueue, offset: int) -> None:
         """Keep an offset; it lasts on return. Raises ``LanemqError``."""
@@ -89,7 +100,10 @@ class KvOffsetStore:
 
     async def _load(self, key: bytes) -> int | None:
         entry = await self._calls.sure_entry(key)
-        self._versions[key] = entry.version if entry is not None else 0
+        version = entry.version if entry is not None else 0
+        if version != self._versions.get(key):  # over the same one, a save may still be under way
+            self._unsure.pop(key, None)
+        self._versions[key] = version
         return None if entry is None else _number(key, entry.value)
 
     async def _save(self, key: bytes, number: int) -> None:
@@ -101,13 +115,23 @@ class KvOffsetStore:
                 mark = await self._mark(key)
                 steps.append(Step(mark, Action.PUT, ttl_ms=-self._lease.id))
             op_type = OpType.CAS if len(steps) == 1 else OpType.BATCH
-            answer = await self._calls.write(key, op_type, encode_steps(steps))
+            try:
+                answer = await self._calls.write(key, op_type, encode_steps(steps))
+            except BaseException:  # a cancellation among them
+                self._unsure.setdefault(key, set()).add(number)
+                raise
             if answer.done:
                 self._versions[key] = answer.results[0].version
+                self._unsure.pop(key, None)
                 return
+            known, own = self._versions[key], self._unsure.get(key, ())
             there = await self._load(key)
+            if there in own:
+                continue
             if there is not None and _queue_offset(there) >= _queue_offset(number):
-                return  # another consumer has the queue by now, and is further
+                # Another consumer has the queue by now, and is further: it is not to be replaced.
+                self._versions[key] = known
+                return
 
     async def _mark(self, key: bytes) -> bytes:
         """Return the key that is put under the lease with what is saved under ``key``."""

@@ -38,8 +38,8 @@ async def open_kv_store(
     where it is made without, and for partitions. One that is elsewhere raises ``NoNamespace``.
     ``name_servers``, ``credentials`` and ``tls`` are as for producers; of a connection string
     hosts, account and TLS count;
-    ``timeout_s`` is how long a call is tried. Raises ``KvRejected`` for a bad namespace, and
-    ``ValueError`` where there is no name server.
+    ``timeout_s`` is how long a call is tried; one attempt is always made. Raises
+    ``KvRejected`` for a bad namespace, and ``ValueError`` where there is no name server.
     """
     check_in_trio()
     check_seconds("timeout_s", timeout_s, zero=True, error=KvRejected)

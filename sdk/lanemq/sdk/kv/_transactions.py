@@ -44,6 +44,7 @@ class KeyTransactions:
         """
         txn = Txn(list(compares), list(then), list(otherwise))
         try:
+            txn.check_count()  # before the decoder, which would name its own limit of each list
             body = encode_txn(txn)
             decode_txn(body)  # with the types of all fields
         except (RemoteProtocolError, TypeError, OverflowError) as error:

@@ -64,7 +64,8 @@ class Watch:
 
     @property
     def position(self) -> int | tuple[int, ...] | None:
-        """The position to go on from, for another ``watch``; None before the first change.
+        """The position to go on from, for another ``watch``; of a watch from now, None until its
+        first answer.
 
         Of a change of a batch it is that of the whole batch, whose other changes come again. Of
         several partitions it has the position of each.
@@ -79,7 +80,7 @@ class Watch:
     async def __anext__(self) -> Change:
         """Return the next change, as soon as there is one.
 
-        Raises ``KvCompacted`` where it is not known any more, ``KvRejected`` where it was not
+        Raises ``KvCompacted`` where it is no longer known, ``KvRejected`` where it was not
         given a position for each partition, and as ``KeyValueStore.get``.
         """
         while True:
@@ -141,8 +142,9 @@ class Watch:
 
     async def _begun(self, partitions: int) -> list[Feed]:
         positions = self._begin
+        identities: list[str | None] = [None] * partitions
         if positions is None:
-            positions = await self._now(partitions)
+            positions, identities = await self._now(partitions)
         elif len(positions) != partitions:
             why = (
                 f"the namespace has {counted(partitions)}: a watch of it goes on from as many "
@@ -150,14 +152,23 @@ class Watch:
             )
             await self._calls.refuse(partitions, KvRejected(why))
         return [
-            Feed(self._calls, self._wanted, partition, partitions, position)
+            Feed(
+                self._calls,
+                self._wanted,
+                partition,
+                partitions,
+                position,
+                identities[partition],
+            )
             for partition, position in enumerate(positions)
         ]
 
-    async def _now(self, partitions: int) -> tuple[int, ...]:
+    async def _now(self, partitions: int) -> tuple[tuple[int, ...], list[str | None]]:
+        """Return the position of each partition, and the identity that goes with it."""
         calls, attempts = self._calls, self._calls.attempts()
         asked = [
             partial(calls.status_at, partition, partitions, attempts=attempts.fork())
             for partition in range(partitions)
         ]
-        return tuple(status.position for status in await gather(asked))
+        found = await gather(asked)
+        return tuple(one.position for one in found), [one.identity or None for one in found]

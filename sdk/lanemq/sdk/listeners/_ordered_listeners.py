@@ -3,7 +3,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol, final
@@ -54,17 +54,28 @@ class StageCounter:
 class AbandonMessage(Exception):
     """Raised by a listener: its messages go to the dead letters at once.
 
-    With ``messages`` only these of the batch do, and the others are handed over again.
+    With ``messages`` only these of the batch do, and the others are handed over again. Where
+    none of them is of the batch, as of an empty list, the batch counts as failed.
     """
 
-    def __init__(self, *reasons: object, messages: Sequence[ReceivedMessage] = ()) -> None:
+    messages: tuple[ReceivedMessage, ...] | None = None
+    """None for the whole batch."""
+
+    def __init__(self, *reasons: object, messages: Iterable[ReceivedMessage] | None = None) -> None:
         super().__init__(*reasons)
+        if messages is None:
+            return
         self.messages = tuple(messages)
+        for message in self.messages:
+            if not isinstance(message, ReceivedMessage):
+                raise TypeError(f"messages= takes messages of the batch, not {message!r}")
 
     def of(self, batch: Sequence[ReceivedMessage]) -> Sequence[ReceivedMessage]:
         """Return the messages of ``batch`` that are abandoned."""
-        chosen = {message.queue_offset for message in self.messages}
-        return [m for m in batch if m.queue_offset in chosen] or batch
+        if self.messages is None:
+            return batch
+        chosen = {(message.queue, message.queue_offset) for message in self.messages}
+        return [m for m in batch if (m.queue, m.queue_offset) in chosen]
 
 
 class LockLoss(Enum):
@@ -79,7 +90,7 @@ class LockLoss(Enum):
 class StageOffsetStore(Protocol):
     """Keeps one record for each queue, and one for each of its strategies, if there are any.
 
-    Both methods raise ``LanemqError`` when they cannot.
+    Both methods raise when they cannot: the client logs it, and asks again.
     """
 
     async def load(self, queue: MessageQueue, strategy: str = "") -> StageRecord | None:

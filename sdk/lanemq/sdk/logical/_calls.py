@@ -108,8 +108,10 @@ class LogicalCalls:
 
     async def commit_offset(self, queue: MessageQueue, offset: int, *, wait: bool) -> None:
         """Store the group's progress; unless ``wait``, without an answer."""
-        offset = self._places.committed(queue, offset, self._known_chain(queue))
-        await self._progress.commit_offset(queue, offset, wait=wait)
+        reached = self._places.reached(queue, offset)
+        if reached is not None:
+            offset = reached.worth(offset, self._known_chain(queue))
+        await self._progress.commit_offset(queue, offset, wait=wait, reached=reached)
 
     def keeper(self, queue: MessageQueue) -> str:
         """Return the address of the broker that keeps progress now. Raises
@@ -162,7 +164,8 @@ class LogicalCalls:
             outcome: PullOutcome = end.value
         match outcome:
             case PullAsk(located):
-                pulled = _logical(read_pull(answer, address), located.segment, offset)
+                told = read_pull(answer, address, terms.batch)
+                pulled = _logical(told, located.segment, offset)
                 self._places.note(queue, located.segment, pulled.next_offset)
                 return pulled
             case GoesOn(begin, chain):

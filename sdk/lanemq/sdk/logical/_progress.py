@@ -12,8 +12,11 @@ from typing import NamedTuple, final
 from lanemq.wire.bodies import MASTER_ID, MessageQueue
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_BROKER,
+    READ_FIELD,
+    READER_FIELD,
     Chain,
     ProgressSearch,
+    Reached,
     Segment,
     progress_keepers,
 )
@@ -45,7 +48,7 @@ class ProgressCalls:
     def _route(self, queue: MessageQueue) -> TopicRoute:
         route = self._client.routes.get(queue.topic)
         if route is None or route.chains is None:
-            raise BrokerUnreachable(str(queue), "it is not a logical queue any more")
+            raise BrokerUnreachable(str(queue), "it is no longer a logical queue")
         return route
 
     def keeping(self, queue: MessageQueue) -> Keeping:
@@ -78,11 +81,20 @@ class ProgressCalls:
                 raise BrokerUnreachable(place.segment.broker_name, "it is not in any known route")
         return search.offset
 
-    async def commit_offset(self, queue: MessageQueue, offset: int, *, wait: bool) -> None:
-        """Store the group's progress; unless ``wait``, without an answer."""
+    async def commit_offset(
+        self, queue: MessageQueue, offset: int, *, wait: bool, reached: Reached | None = None
+    ) -> None:
+        """Store the group's progress; unless ``wait``, without an answer.
+
+        ``reached`` is the position it was read at: a coordinator may know already that the queue
+        went past that.
+        """
         keeping = self.keeping(queue)
+        fields = {READER_FIELD: "true"}
+        if reached is not None:
+            fields[READ_FIELD] = reached.meant
         await self._queues.commit_offset(
-            keeping.queue, offset, wait=wait, address=keeping.address, of_logical_queue=True
+            keeping.queue, offset, wait=wait, address=keeping.address, more=fields
         )
 
 

@@ -77,7 +77,7 @@ class LogicalSends:
     ) -> SendResult:
         """Send to ``queue`` of ``topic``, the name that brokers have for it.
 
-        A broker that fails is left only where the queue does not end there any more. A half
+        A broker that fails is left only where the queue no longer ends there. A half
         message's offset is not one of the queue, and stays what the broker says.
         """
         until_s = trio.current_time() + timeout_s

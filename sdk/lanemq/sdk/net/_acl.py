@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from lanemq.wire import (
     ACCESS_KEY_FIELD,
+    PROOF_FIELDS,
     SEAL_FIELD,
     SEALED_AT_FIELD,
     SEALED_FOR_FIELD,
@@ -51,6 +52,9 @@ def sign(frame: Frame, credentials: Credentials, receiver: str) -> Frame:
     """Return ``frame`` with the fields that show who sends it, for the server at ``receiver``."""
     fields = {**frame.fields, ACCESS_KEY_FIELD: credentials.access_key}
     if isinstance(credentials, BrokerCredentials):
+        # A client's signature on what is passed on would be good for other requests, too.
+        fields = {name: fields[name] for name in fields if name not in PROOF_FIELDS}
+        fields[ACCESS_KEY_FIELD] = credentials.access_key
         fields[SEALED_FOR_FIELD] = receiver
         fields[SEALED_AT_FIELD] = str(time.time_ns() // 1_000_000)
         content = sealed_content(frame.code, fields, frame.body)

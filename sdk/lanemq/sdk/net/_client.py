@@ -19,7 +19,7 @@ from lanemq.wire.logical import READER_FIELD
 
 from .._errors import BadAnswer, LanemqError, check_in_trio
 from .._options import ClientOptions
-from .._tasks import open_quiet_nursery
+from .._tasks import open_quiet_nursery, read_body
 from ..observe._installed import check_telemetry
 from ..observe._log import get_logger
 from ._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name_servers
@@ -152,13 +152,13 @@ class Client:
             frame = request(RequestCode.GET_BROKER_CLUSTER_INFO)
             answer = await self.routes.name_servers.call(frame)
             try:
-                brokers = ClusterInfo.decode(answer.body).broker_addr_table.values()
+                cluster = await read_body(answer.body, ClusterInfo.decode)
             except RemoteProtocolError as error:
                 raise BadAnswer("name server", "the cluster's brokers", str(error)) from error
         except LanemqError as error:
             LOGGER.warning("cannot find the brokers of the cluster, trying again: %s", error)
             return
-        masters = (broker.broker_addrs.get(MASTER_ID) for broker in brokers)
+        masters = (one.broker_addrs.get(MASTER_ID) for one in cluster.broker_addr_table.values())
         self._cluster_masters = tuple(filter(None, masters))
 
     def _note_route(self, topic: str) -> None:

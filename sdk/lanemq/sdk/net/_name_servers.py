@@ -5,7 +5,7 @@ Source: RocketMQ 4.9.8, NettyRemotingClient.getAndCreateNameserverChannel.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import final
+from typing import Final, final
 
 import trio
 
@@ -16,6 +16,9 @@ from ..observe._log import get_logger
 from ._remoting import RemotingClient
 
 LOGGER = get_logger("lanemq.sdk.routes")
+
+SUSPECT_S: Final = 1.0
+"""Seconds after which a caller that gives up has the next name server asked first."""
 
 Discover = Callable[[], Awaitable[tuple[str, ...]]]
 
@@ -64,10 +67,16 @@ class NameServers:
         first = addresses.index(self._current) if self._current in addresses else 0
         for attempt in range(1, len(addresses) + 1):
             address = addresses[(first + attempt - 1) % len(addresses)]
+            following = addresses[(first + attempt) % len(addresses)]
+            asked_s = trio.current_time()
             try:
                 return await self._remoting.call(address, frame, self._timeout_s)
+            except trio.Cancelled:
+                if trio.current_time() - asked_s >= SUSPECT_S:
+                    self._current = following  # or calls with less time would never get there
+                raise
             except (BrokerUnreachable, RequestTimedOut) as error:
-                self._current = addresses[(first + attempt) % len(addresses)]
+                self._current = following
                 if attempt == len(addresses):
                     error.add_note(f"name servers tried: {', '.join(addresses)}")
                     raise

@@ -63,6 +63,7 @@ def split_address(address: str) -> tuple[str, int]:
         or not host
         or not port.isascii()
         or not port.isdigit()
+        or len(port) > 5  # no number of thousands of digits, which int() refuses
         or int(port) > 65535
     ):
         raise InvalidName(f"{address!r} is not an address: write host:port, as 127.0.0.1:9876")

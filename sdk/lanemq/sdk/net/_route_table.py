@@ -6,7 +6,9 @@ topicRouteData2TopicSubscribeInfo; logical queues: 5.0.0-PREVIEW.
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum, unique
 from itertools import islice
+from typing import Final
 
 from lanemq.wire import (
     ROUTE_QUEUES_MAX,
@@ -17,6 +19,12 @@ from lanemq.wire import (
 )
 from lanemq.wire.bodies import MASTER_ID, MessageQueue, RouteData, StaticQueue
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, Chain, LogicalQueues, Redirect, Segment
+
+WIDE_QUEUES: Final = 2048
+"""Queues from which on a route is read and compared beside the event loop: 2,000 take some four
+milliseconds."""
+LOGICAL_QUEUES: Final = 8
+"""Queues that take as long as a logical one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +127,10 @@ def _read_physical(topic: str, data: RouteData) -> TopicRoute:
     brokers = {broker.broker_name: dict(broker.broker_addrs) for broker in data.broker_datas}
     if static := data.static_queues():
         return _read_static(topic, data, static, brokers)
+    by_name = sorted(data.queue_datas, key=lambda queue: queue.broker_name)
     readable = (
         MessageQueue(topic, queue.broker_name, queue_id)
-        for queue in data.queue_datas
+        for queue in by_name
         if queue.perm & Permission.READ
         for queue_id in queue.read_queues
     )
@@ -130,12 +139,14 @@ def _read_physical(topic: str, data: RouteData) -> TopicRoute:
     else:
         writable = (
             MessageQueue(topic, queue.broker_name, queue_id)
-            for queue in sorted(data.queue_datas, key=lambda queue: queue.broker_name)
+            for queue in by_name
             if queue.perm & Permission.WRITE and MASTER_ID in brokers.get(queue.broker_name, ())
             for queue_id in queue.write_queues
         )
-    publish, subscribe = _bounded(writable), sorted(_bounded(readable))
-    return TopicRoute(topic, publish, tuple(subscribe), brokers)
+    publish, subscribe = _bounded(writable), _bounded(readable)
+    if len({queue.broker_name for queue in by_name}) < len(by_name):
+        subscribe = tuple(sorted(subscribe))  # else they are sorted
+    return TopicRoute(topic, publish, subscribe, brokers)
 
 
 def _read_static(
@@ -159,6 +170,32 @@ def _read_static(
     publish = (q for q in queues(Permission.WRITE) if MASTER_ID in brokers.get(q.broker_name, ()))
     subscribe = sorted(_bounded(queues(Permission.READ)))
     return TopicRoute(topic, _bounded(publish), tuple(subscribe), brokers)
+
+
+def is_wide(data: RouteData) -> bool:
+    """Return whether ``read_route`` takes long for a route, however short its answer was."""
+    logical = sum(len(value) for value in data.extra.values() if isinstance(value, dict))
+    queues = sum(queue.queue_count for queue in data.queue_datas)
+    return queues + LOGICAL_QUEUES * logical > WIDE_QUEUES
+
+
+@unique
+class Change(Enum):
+    """The difference between two routes of a topic."""
+
+    NONE = "none"
+    CHAINS = "chains"
+    """Only in its logical queues."""
+    ALL = "all"
+
+
+def change_of(known: TopicRoute | None, route: TopicRoute) -> Change:
+    """Compare a route with the one that was known."""
+    if known is None:
+        return Change.ALL
+    if known == route:
+        return Change.NONE
+    return Change.CHAINS if replace(known, chains=route.chains) == route else Change.ALL
 
 
 def beyond_bounds(data: RouteData) -> str:

@@ -3,8 +3,8 @@
 Known routes are kept while name servers are away. Source: RocketMQ 4.9.8, MQClientInstance.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import final
 
 import trio
@@ -23,9 +23,19 @@ from .._errors import (
     RefusedByBroker,
     WrongUse,
 )
+from .._tasks import beside_if, read_body
 from ..observe._log import get_logger
 from ._name_servers import NameServers
-from ._route_table import TopicRoute, beyond_bounds, read_default_route, read_route, with_redirect
+from ._route_table import (
+    Change,
+    TopicRoute,
+    beyond_bounds,
+    change_of,
+    is_wide,
+    read_default_route,
+    read_route,
+    with_redirect,
+)
 
 LOGGER = get_logger("lanemq.sdk.routes")
 
@@ -50,6 +60,7 @@ class Routes:
         self._default_topic = default_topic
         self._default_topic_queues = default_topic_queues
         self._routes: dict[str, TopicRoute] = {}
+        self._brokers: dict[str, dict[int, str]] = {}
         self._redirects: dict[str, RecentRedirects] = {}
         self._left_out: dict[str, str] = {}
         self._watched: dict[str, None] = {}  # a set that keeps its order
@@ -92,21 +103,18 @@ class Routes:
         """Return the route that is known now."""
         return self._routes.get(topic)
 
-    def brokers(self) -> dict[str, dict[int, str]]:
-        """Return every broker of a known route: name -> id (0 is the master) -> address."""
-        brokers: dict[str, dict[int, str]] = {}
-        for route in self._routes.values():
-            for name, addresses in route.brokers.items():
-                brokers.setdefault(name, {}).update(addresses)
-        return brokers
+    def brokers(self) -> Mapping[str, dict[int, str]]:
+        """Return every broker of a known route: name -> id (0 is the master) -> address.
+
+        The addresses are those of the route that a name server has told last; a route that is no
+        longer refreshed says nothing where another has the broker. Source: RocketMQ 4.9.8,
+        MQClientInstance, brokerAddrTable.
+        """
+        return self._brokers
 
     def master(self, broker_name: str) -> str | None:
         """Return the address of a broker's master, or None if it has none at the moment."""
-        for route in self._routes.values():
-            address = route.brokers.get(broker_name, {}).get(MASTER_ID)
-            if address is not None:
-                return address
-        return None
+        return self._brokers.get(broker_name, {}).get(MASTER_ID)
 
     def known_master(self, broker_name: str) -> str:
         """Return the address of a broker's master. Raises ``BrokerUnreachable``."""
@@ -120,7 +128,7 @@ class Routes:
 
         Raises ``BrokerUnreachable``.
         """
-        addresses = self.brokers().get(broker_name)
+        addresses = self._brokers.get(broker_name)
         if not addresses:
             raise BrokerUnreachable(broker_name, "it is not in any known route")
         if broker_id in addresses:
@@ -141,9 +149,8 @@ class Routes:
             raise NoRoute(
                 topic,
                 "it does not exist, and brokers make none by themselves"
-                " (autoCreateTopicEnable=false); create it first, as with"
-                f" `lanemq admin updateTopic -n {self.name_servers.addresses[0]} -t {topic}"
-                " -c <cluster>`",
+                " (autoCreateTopicEnable=false): create it first, as with put_topic of an"
+                " AdminClient",
             )
         if not route.publish_queues:
             raise NoRoute(topic, "none of its brokers is writable and has its master running")
@@ -155,6 +162,7 @@ class Routes:
         if data is None or (known is not None and not known.is_default):
             return known
         route = read_default_route(topic, data, queues_max=self._default_topic_queues)
+        self._brokers.update(route.brokers)
         self._keep(route)
         return route
 
@@ -187,19 +195,24 @@ class Routes:
                 return None
         async with lock:
             data = await self._ask(topic)
-        if data is None:
-            return None
-        self._note_bounds(topic, data)
-        try:
-            route = read_route(topic, data, logical_queues=self._logical_queues)
-        except RemoteProtocolError as error:
-            raise _bad_route(topic, error) from error
+            if data is None:
+                return None
+            self._note_bounds(topic, data)
+            known = self._routes.get(topic)
+            read = partial(_read, topic, data, known, logical_queues=self._logical_queues)
+            try:
+                route, change = await beside_if(is_wide(data), read)
+            except RemoteProtocolError as error:
+                raise _bad_route(topic, error) from error
+        if self._routes.get(topic) is not known:  # redirects came meanwhile
+            change = change_of(self._routes.get(topic), route)
+        self._brokers.update(route.brokers)
         redirects, changed = self._redirects.get(topic), set[int]()
         if redirects is not None and route.chains is not None:
             for redirect in redirects.unheard(route.chains, trio.current_time()):
                 route = with_redirect(route, redirect)
                 changed.add(redirect.current.logical_index)
-        self._keep(route)
+        self._keep(route, change_of(self._routes.get(topic), route) if changed else change)
         return changed
 
     async def redirected(self, topic: str, redirect: Redirect | None) -> None:
@@ -241,16 +254,24 @@ class Routes:
                 ) from error
             raise
         try:
-            return RouteData.decode(answer.body)
+            return await read_body(answer.body, RouteData.decode)
         except RemoteProtocolError as error:
             raise _bad_route(topic, error) from error
 
-    def _keep(self, route: TopicRoute) -> None:
-        known = self._routes.get(route.topic)
-        if known == route:
+    def _keep(self, route: TopicRoute, change: Change | None = None) -> None:
+        """Keep a route; ``change`` is how it differs from the one known, if that is known."""
+        if change is None:
+            change = change_of(self._routes.get(route.topic), route)
+        if change is Change.NONE:
             return
+        earlier = self._routes.get(route.topic)
         self._routes[route.topic] = route
-        if known is not None and replace(known, chains=route.chains) == route:
+        for name, addresses in route.brokers.items():
+            self._brokers.setdefault(name, addresses)
+        if earlier is not None and (gone := earlier.brokers.keys() - route.brokers.keys()):
+            for name in gone.difference(*(one.brokers for one in self._routes.values())):
+                self._brokers.pop(name, None)
+        if change is Change.CHAINS:
             LOGGER.debug("logical queues of %s: %s", route.topic, route.chains)
             return
         LOGGER.info(
@@ -272,3 +293,10 @@ class Routes:
 
 def _bad_route(topic: str, error: RemoteProtocolError) -> BadAnswer:
     return BadAnswer("name server", f"the route of {topic}", str(error))
+
+
+def _read(
+    topic: str, data: RouteData, known: TopicRoute | None, *, logical_queues: bool
+) -> tuple[TopicRoute, Change]:
+    route = read_route(topic, data, logical_queues=logical_queues)
+    return route, change_of(known, route)

@@ -6,11 +6,13 @@ Source: RocketMQ 4.9.8, MessageBatch, and the list splitter of its examples.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from lanemq.wire import RETRY_PREFIX
 from lanemq.wire.message import BatchEntry, Property, UniqueKeys, encode_batch
 
 from .._errors import MessageRejected
-from .._messages import Message
+from .._messages import Message, SendResult
 from .._options import ProducerOptions
 from .._validate import check_body, check_send_topic, check_size
 from ._outgoing import SEND_BATCH, Outgoing, prepare, properties_text
@@ -148,3 +150,24 @@ def _join(
         source=messages,
         span=span,
     )
+
+
+def each_of(result: SendResult, count: int) -> list[SendResult]:
+    """Return the results of the messages of a batch."""
+    ids, places = result.message_id.split(","), result.offset_id.split(",")
+    if len(places) != count:  # a broker may say only where the first one is
+        places = places[:1] + [""] * (count - 1)
+
+    def behind(offset: int | None, number: int) -> int | None:
+        return offset if offset is None or offset < 0 else offset + number
+
+    return [
+        msgspec.structs.replace(
+            result,
+            message_id=ids[number],
+            offset_id=places[number],
+            queue_offset=behind(result.queue_offset, number),
+            origin_offset=behind(result.origin_offset, number),
+        )
+        for number in range(count)
+    ]

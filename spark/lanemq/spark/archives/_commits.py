@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from .._errors import SourceError
 from .._uris import below, shown
-from ._files import ArchiveFiles
+from ._files import ArchiveFiles, require_vacant
 from ._state import Archived, ArchivedQueue, Span, WrittenFile, added, parse_queue, queue_text
 
 COMMITS: Final = "_commits"
@@ -48,7 +48,10 @@ class Commits:
         return self._files.is_directory(COMMITS)
 
     def prepare(self, schema: StructType) -> None:
-        """Nothing is to be made: files have their schema, and a directory comes with the first."""
+        """Check a place that is no archive yet. Nothing is to be made: files have their schema, and
+        a directory comes with the first."""
+        if not self.exists():
+            require_vacant(self.target, self._files, COMMITS)
 
     def read(self) -> ArchivedFiles:
         """Read all commits. Raises ``SourceError`` if one lacks."""

@@ -17,7 +17,7 @@ from .._errors import SourceError
 from .._uris import SCHEME, below, shown
 from ..store import StoreFiles, open_file_system
 from ._commits import Commits
-from ._files import ArchiveFiles
+from ._files import ArchiveFiles, require_vacant
 from ._state import PARTITIONED, ArchivedQueue, Span, WrittenFile
 from ._tables import (
     ATTEMPTS,
@@ -77,6 +77,7 @@ class DeltaArchive:
         if not self.exists():
             if Commits(self.root).exists():
                 raise SourceError(f"{self._shown} is an archive of Parquet already")
+            require_vacant(self.root, ArchiveFiles(self.root), LOG)
             try:
                 DeltaTable.create(
                     self.root, kinds, partition_by=[*PARTITIONED], configuration=KEPT_LOG

@@ -8,6 +8,8 @@ from typing import Any, Final, final
 
 from lanemq.local import create_file
 
+from .._errors import SourceError
+from .._uris import shown
 from ..store import Entry, StoreFiles, open_file_system
 
 TEMPORARY: Final = ".tmp"
@@ -88,6 +90,22 @@ class ArchiveFiles:
 
     def _make_directory(self, path: str) -> None:
         self._system.create_dir(f"{self._path}/{path}".rpartition("/")[0], recursive=True)
+
+
+def require_vacant(target: str, files: ArchiveFiles, begun: str) -> None:
+    """Raise ``SourceError`` where others have files: beside an archive that is begun there, those
+    of an export would count no more, and a store would be no one's.
+
+    Names that readers of Parquet pass over are let be, and that of a new file system. ``begun`` is
+    what another run makes first, in this moment perhaps.
+    """
+    names = [entry.name for entry in files.entries()]
+    for name in names:
+        if not name.startswith((".", "_")) and name != "lost+found" and begun not in names:
+            raise SourceError(
+                f"{shown(target)} is no archive, and has other files, as {name}: name a new"
+                " directory, or an empty one"
+            )
 
 
 def _create_local(path: Path, data: bytes) -> None:

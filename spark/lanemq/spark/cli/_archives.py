@@ -140,7 +140,7 @@ def replay(
     A run that was stopped, or killed, is run again, and goes on where it was. Exit status: 0 all of
     them are there, 2 it could not be done.
     """
-    with session("replay", master) as spark:
+    with session("replay", master, places=(archive,)) as spark:
         from ..jobs import replay as run
 
         cluster = cluster_of(options)
@@ -169,7 +169,7 @@ def report(source: str, output: str, master: str | None, as_json: bool) -> None:
     It shows rates, sizes, tags, lags and stages as charts, and needs nothing beside itself. Exit
     code: 0 it was done, 2 it could not be done.
     """
-    with session("report", master) as spark:
+    with session("report", master, places=(source,)) as spark:
         from ..jobs import report as run
 
         done = run(spark, source, output)

@@ -32,7 +32,7 @@ def audit(
     archive. Exit status: 0 each message that the group has passed was consumed once, 1 it was not
     or there is no record of it, 2 it could not be done.
     """
-    with session("audit", master) as spark:
+    with session("audit", master, places=(source,)) as spark:
         from ..jobs import audit as run
 
         done = run(

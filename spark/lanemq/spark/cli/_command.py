@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -20,17 +20,34 @@ from rich.table import Table
 from rich.text import Text
 
 from lanemq.local import print_json as write_json
-from lanemq.local.cli import CommandFailed
+from lanemq.local.cli import CommandFailed, advised, as_given
+from lanemq.storage.cli import in_commands
 from lanemq.wire import show_text
 
-from .._errors import SourceError
+from .._errors import SourceError, TooFewQueues
+from .._uris import is_table
 from ._home import unpacked_home
+from ._workers import watched_executors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ..topics import Cluster
 
+ADVICE: Final[Mapping[type[Exception], str]] = {
+    TooFewQueues: "`lanemq admin updateTopic -t {target} -r {needed} -w {needed}` makes them",
+}
+OPTIONS: Final = {
+    "broker": "--broker",
+    "name": "--name",
+    "offsets": "--offsets",
+    "renumber": "--renumber",
+    "replace": "--replace",
+    "store_host": "--store-host HOST:PORT",
+    "topics": "--topic",
+    "with_offsets": "--offsets",
+}
+"""Argument of a job, as errors name it between backticks -> the option."""
 LOCAL: Final = "local[*]"
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit started this process, and has chosen the master."""
@@ -41,8 +58,14 @@ INTERRUPTED: Final = (
 UNLIMITED: Final = 1 << 20
 """Columns of a table that goes to a file or a pipe, at most."""
 MISSING_MODULE: Final = re.compile(r"No module named '?([\w.]+)")
-WORKER_FAILED: Final = ("An exception was thrown from the Python worker", "[STREAM_FAILED]", "Job")
+WORKER_FAILED: Final = (
+    "An exception was thrown from the Python worker",
+    "[STREAM_FAILED]",
+    "Job",
+    "An error occurred",
+)
 """Beginnings of texts of Spark whose cause stands in a later line."""
+NO_PYTHON: Final = re.compile(r'Cannot run program "(.+?)"')
 CAUSE: Final = re.compile(r"^(?:Caused by: )?((?:\w+\.)*\w*(?:Error|Exception): .+)$", re.MULTILINE)
 """A line of a traceback, of Python or Java, that names the error."""
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -108,11 +131,20 @@ def cluster_of(options: dict[str, Any]) -> "Cluster":
 
 
 @contextmanager
-def session(job: str, master: str | None, *, check: bool = True) -> Iterator["SparkSession"]:
+def session(
+    job: str,
+    master: str | None,
+    *,
+    check: bool = True,
+    places: Sequence[str] = (),
+    before: Sequence[Callable[[], object]] = (),
+) -> Iterator["SparkSession"]:
     """Give a session, and turn its errors, and Ctrl-C, into lines for people.
 
-    ``check``: ask the executors of a cluster first whether they can run jobs at all; a task that
-    cannot start is tried for minutes, and its cause gets lost on the way.
+    ``places``: sources and targets; what a table among them lacks here is told before Spark starts.
+    ``before``: checks that need no Spark, and are made before it starts.
+
+    ``check``: ask the executors of a cluster first whether they can run jobs at all.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise Failed("Spark is not installed: pip install 'lanemq[spark]'")
@@ -122,23 +154,38 @@ def session(job: str, master: str | None, *, check: bool = True) -> Iterator["Sp
         from pyspark.errors import PySparkException
 
         try:
+            for place in filter(is_table, places):
+                _reach(place)
+            for one in before:
+                one()
             with unpacked_home() if _is_here(master) else nullcontext():
                 opened = _opened(job, master)
                 try:
-                    if check:
-                        _check_workers(opened)
-                    yield opened
+                    with watched_executors(opened, check=check):
+                        yield opened
                 finally:
                     opened.stop()
         except SourceError as error:
-            raise Failed(str(error)) from error
+            raise Failed(_as_given(advised(error, ADVICE))) from error
         except (PySparkException, Py4JError) as error:
-            raise Failed(_told(str(error))) from error
+            raise Failed(_as_given(_told(str(error)))) from error
     except KeyboardInterrupt:
         raise Failed(INTERRUPTED) from None
     finally:
         _on_interruption(interruption)
         logging.disable(logging.NOTSET)
+
+
+def _as_given(text: str) -> str:
+    """Return an error of a job, or of a store, with commands and options."""
+    return as_given(in_commands(text), OPTIONS)
+
+
+def _reach(table: str) -> None:
+    """Raise ``SourceError`` if a table's package or catalog is not there."""
+    from ..archives import open_archive
+
+    open_archive(table).exists()
 
 
 def _is_here(master: str | None) -> bool:
@@ -171,17 +218,6 @@ def _opened(job: str, master: str | None) -> "SparkSession":
     return opened
 
 
-def _check_workers(opened: "SparkSession") -> None:
-    """Raise ``Failed`` if an executor cannot run jobs; on this machine there is no doubt."""
-    if (opened.sparkContext.master or "").startswith("local"):
-        return
-    from ..jobs import doctor
-
-    for worker in doctor(opened):
-        if worker.problems:
-            raise Failed(worker.problems[0])
-
-
 def _interrupt(_: int, __: FrameType | None) -> NoReturn:
     logging.disable(logging.ERROR)  # py4j logs the traceback of the call that ends here
     raise KeyboardInterrupt
@@ -208,6 +244,11 @@ def _told(text: str) -> str:
         return (
             f"the Python of Spark's workers has no {missing[1]}: install lanemq[spark] there, or"
             " set PYSPARK_PYTHON to a Python that has it; lanemq spark doctor shows them all"
+        )
+    if missing := NO_PYTHON.search(text):
+        return (
+            f"Spark's workers have no {missing[1]}: set PYSPARK_PYTHON to a Python with"
+            " lanemq[spark] that is there on each of them"
         )
     if text.startswith(WORKER_FAILED) and (causes := CAUSE.findall(text)):
         return f"a task failed: {causes[-1]}"

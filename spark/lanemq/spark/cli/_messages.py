@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import click
@@ -9,6 +10,7 @@ import click
 from lanemq.local import print_json as write_json
 from lanemq.local import print_line
 
+from .._uris import new_store
 from ._command import (
     EXIT_FOUND,
     Failed,
@@ -49,7 +51,7 @@ def archive(
     or killed, has added nothing: run it again. Exit status: 0 all messages are archived,
     1 some are missing between others, 2 it could not be done.
     """
-    with session("archive", master) as spark:
+    with session("archive", master, places=(source, target)) as spark:
         from ..jobs import archive as run
 
         done = run(spark, source, target, topics=topics, broker=broker, options=access_of(options))
@@ -101,7 +103,8 @@ def restore(
     Exit status: 0 all messages are there, 1 some have no body in the archive and were left out, 2
     it could not be done.
     """
-    with session("restore", master) as spark:
+    before = (partial(new_store, store),)
+    with session("restore", master, places=(archive_path,), before=before) as spark:
         from ..jobs import restore as run
 
         done = run(
@@ -146,7 +149,7 @@ def compare(
     Each is a store, an archive, or rocketmq://HOST:PORT. Exit status: 0 both have the same
     messages, 1 they differ, 2 they could not be compared.
     """
-    with session("compare", master) as spark:
+    with session("compare", master, places=(left, right)) as spark:
         from ..jobs import compare as run
 
         done = run(spark, left, right, topics=topics, options=access_of(options), output=output)
@@ -183,7 +186,7 @@ def count(
 
     Exit status: 0 it is done, 2 it could not be done.
     """
-    with session("count", master) as spark:
+    with session("count", master, places=(source,)) as spark:
         from ..jobs import count as run
 
         done = run(spark, source, topics=topics, options=access_of(options))
@@ -191,7 +194,8 @@ def count(
         write_json(json.dumps(done, indent=2))
         return
     print_table(("topic", "messages"), [*done.items()])
-    print_line(f"{sum(done.values()):,} messages of {len(done):,} topics")
+    what = "topic" if len(done) == 1 else "topics"
+    print_line(f"{sum(done.values()):,} messages of {len(done):,} {what}")
 
 
 @click.command()
@@ -221,7 +225,7 @@ def find(
     status: 0 there are some, 1 there are none, 2 it could not be done.
     """
     first, end = _time(since, "--since"), _time(until, "--until")
-    with session("find", master) as spark:
+    with session("find", master, places=sources) as spark:
         from ..jobs import find as run
 
         done = run(

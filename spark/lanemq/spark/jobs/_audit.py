@@ -16,7 +16,9 @@ from lanemq.wire import SystemTopic, dlq_topic
 from .._errors import SourceError
 from .._uris import shown
 from ..store import is_store
+from ._count import check_topics, counts
 from ._lag import committed_offsets
+from ._outputs import require_new
 from ._sources import messages_of, require_source
 
 if TYPE_CHECKING:
@@ -84,11 +86,12 @@ def audit(
     are files of Parquet with columns group, msgId and success, in place of the trace. ``output``
     is a new directory for a row for every message. Raises ``SourceError``.
     """
+    require_new(spark, output)
     require_source(source)
     place = offsets or source
     if not is_store(place):
         raise SourceError(
-            f"{shown(place)} has no offsets of groups: name a store that has them, by --offsets"
+            f"{shown(place)} has no offsets of groups: name a store that has them, by `offsets`"
         )
     columns = (*PLACE, "body", "properties")
 
@@ -97,22 +100,30 @@ def audit(
         return messages_of(spark, source, columns, topics=(name,), options=options)
 
     progress = committed_offsets(spark, source, offsets)
+    groups = sorted(row["group"] for row in progress.select("group").distinct().collect())
+    if group not in groups:  # all of its messages would wait, as if all were well
+        raise SourceError(
+            f"{shown(place)} has no offsets of a group {group}; it has those of"
+            f" {', '.join(groups[:SHOWN]) or 'no group'}"
+            f"{f' and {len(groups) - SHOWN} more' if len(groups) > SHOWN else ''}"
+        )
     told = trace_records(of(trace_topic)) if records is None else spark.read.parquet(records)
     rows = audit_rows(of(topic), progress, told, group=group, dead=of(dlq_topic(group)))
     rows = rows.persist()
     try:
         if output is not None:
             rows.write.mode("errorifexists").parquet(output)
-        counts = rows.groupBy("kind").count().orderBy("kind").collect()
+        by_kind = rows.groupBy("kind").count().orderBy("kind").collect()
         odd = rows.where(~rows.kind.isin(ONCE, WAITING)).orderBy("queue", "queueOffset")
         first = odd.limit(SHOWN).collect()
     finally:
         rows.unpersist()
-    kinds = {row["kind"]: row["count"] for row in counts}
+    kinds = {row["kind"]: row["count"] for row in by_kind}
     names = ("queue", "queueOffset", "msgId", "kind", "attempts", "successes")
     shown_rows = [AuditedMessage(*(row[name] for name in names)) for row in first]
     if not kinds:
-        raise SourceError(f"{shown(source)}: has no messages of {topic}")
+        check_topics(source, [topic], counts(spark, source))
+        raise SourceError(f"{shown(source)}: has no messages of {topic} in queues")
     return Audited(topic, group, sum(kinds.values()), kinds, shown_rows)
 
 

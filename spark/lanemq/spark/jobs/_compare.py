@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from .._errors import SourceError
 from .._uris import is_table, shown
 from ..archives import open_archive
-from ..store import log_begin, require_store
+from ..store import is_store, log_begin, require_store
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -40,6 +40,11 @@ def archive(spark: "SparkSession", source: str) -> "DataFrame":
     files = known.paths() if known.exists() else None
     if files == [] or (files is None and is_table(source)):
         raise SourceError(f"{shown(source)}: nothing is archived yet")
+    if files is None and is_store(source):
+        raise SourceError(
+            f"{shown(source)} is a store, and no archive: read it with"
+            " spark.read.format('rocketmq-store')"
+        )
     inferred = spark.conf.get(INFERENCE)
     try:
         # Topics are names of directories there, of which some look like numbers or dates.

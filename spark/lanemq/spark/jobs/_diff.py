@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from .._uris import shown
 from ._compare import differences, units
+from ._outputs import require_new
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +49,7 @@ def diff(
 
     ``output`` is a directory, which must not exist, for every difference as Parquet.
     """
+    require_new(spark, output)
     sides = [units(spark, store, side) for side in (left, right)]
     found = differences(*sides)
     if output is not None:

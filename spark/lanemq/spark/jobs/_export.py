@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from .._errors import SourceError
-from .._uris import shown
 from ._compare import table
-from ._count import store_counts
+from ._count import check_topics, store_counts
+from ._outputs import require_new
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,10 +50,11 @@ def export(
     """
     from pyspark.sql import functions
 
+    require_new(spark, target)
     only = ",".join(topics)
-    expected = store_counts(spark, store, topics)
-    if absent := sorted(set(topics) - expected.keys()):
-        raise SourceError(f"{shown(store)}: has no messages of {', '.join(absent)}")
+    there = store_counts(spark, store)
+    check_topics(store, topics, there)
+    expected = {topic: there[topic] for topic in sorted({*topics} or there)}
     messages = table(spark, store, "messages", mode=mode, topics=only)
     dated = messages.withColumn("day", functions.to_date("storeTimestamp"))
     writer = dated.write.partitionBy("topic", "day").mode("errorifexists")

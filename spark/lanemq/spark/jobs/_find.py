@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, final
 
-from ._sources import messages_of, require_source
+from ._count import check_sources
+from ._outputs import require_new
+from ._sources import is_cluster, messages_of, require_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,10 +53,11 @@ def find(
 
     ``since`` and ``until`` limit the store time; of an archive only the files of those days are
     read. ``output`` is a new directory for the whole messages as Parquet. At most ``limit`` are
-    returned. Raises ``SourceError``.
+    returned. Raises ``SourceError``, also for one of ``topics`` of which no source has messages.
     """
     from pyspark.sql import functions
 
+    require_new(spark, output)
     columns = COLUMNS if output is None else (*COLUMNS, "properties")
     parts = []
     for source in sources:
@@ -65,15 +68,18 @@ def find(
     whole = parts[0]
     for part in parts[1:]:
         whole = whole.unionByName(part)
-    if output is not None:
-        whole.write.mode("errorifexists").parquet(output)
     shown = whole.orderBy("storeTimestamp", "topic", "queue", "queueOffset").limit(limit)
     rows = shown.select(
         *("source", "broker", "topic", "queue", "queueOffset", "msgId", "keys", "tags"),
         functions.unix_millis("storeTimestamp").alias("ms"),
         functions.octet_length("body").alias("bytes"),
     )
-    return [FoundMessage(*row) for row in rows.collect()]
+    found_rows = [FoundMessage(*row) for row in rows.collect()]
+    if not any(map(is_cluster, sources)):  # a cluster that was read has the topics
+        check_sources(spark, sources, {*topics} - {one.topic for one in found_rows})
+    if output is not None:
+        whole.write.mode("errorifexists").parquet(output)
+    return found_rows
 
 
 def find_rows(

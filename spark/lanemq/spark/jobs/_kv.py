@@ -8,6 +8,7 @@ from .._uris import shown
 from ..store import close_state, is_store
 from ..topics import Cluster, KvLoad
 from ._compare import DIFFERENT, MISSING_LEFT, MISSING_RIGHT, archive, table
+from ._outputs import require_new
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,6 +73,7 @@ def export_kv(
     """
     from pyspark.sql import functions
 
+    require_new(spark, target)
     columns = ",".join((*COLUMNS, "modified", "position", "clock"))
     found = _chosen(_state(spark, store, columns), namespace)
     counts = _counts(found)
@@ -122,7 +124,7 @@ def import_kv(
     if there > count:
         raise SourceError(
             f"namespace {work.namespace} has {there} entries, not {count}: something else wrote to"
-            " it meanwhile. Import again with --replace, while nothing does"
+            " it meanwhile. Import again with `replace`, while nothing does"
         )
     return KvImported(source, work.namespace, there)
 

@@ -108,8 +108,8 @@ def committed_offsets(spark: "SparkSession", source: str, offsets: str | None) -
     if offsets is not None or is_store(source):
         return table(spark, offsets or source, "offsets").select(*names)
     lacking = SourceError(
-        f"{shown(source)}: the archive has no offsets of groups: export with --offsets, or name a"
-        " store with --offsets"
+        f"{shown(source)}: the archive has no offsets of groups: export with `with_offsets`, or"
+        " name a store with `offsets`"
     )
     if is_table(source):
         raise lacking

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from .._uris import shown
 from ._compare import DIFFERENT, MISSING_LEFT, MISSING_RIGHT
+from ._count import check_sources
+from ._outputs import require_new
 from ._sources import messages_of, require_source
 
 if TYPE_CHECKING:
@@ -58,8 +60,10 @@ def compare(
     """Compare the messages of two sources: stores, archives, or topics of a cluster.
 
     A message is found by its topic and unique key, wherever it is; body, keys, tags and flag are
-    compared. ``output`` is a new directory for every difference as Parquet. Raises ``SourceError``.
+    compared. ``output`` is a new directory for every difference as Parquet. Raises ``SourceError``,
+    for a topic of which neither has a message too.
     """
+    require_new(spark, output)
     sides = []
     for source in (left, right):
         require_source(source)
@@ -67,6 +71,9 @@ def compare(
     found = compare_rows(*sides)
     found = found.persist()
     try:
+        if topics:
+            there = found.select("topic").distinct().collect()
+            check_sources(spark, (left, right), {*topics} - {row["topic"] for row in there})
         wrong = found.where("kind is not null")
         if output is not None:
             wrong.write.mode("errorifexists").parquet(output)

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, final
 
-from .._errors import SourceError
+from .._errors import SourceError, TooFewQueues
 from .._uris import DELTA, ICEBERG, absolute, shown
 from ..store import StoreFiles
-from ..topics import COLUMNS, Cluster, Replay
+from ..topics import COLUMNS, Cluster, Replay, check_replayed
 from ._compare import archive as messages_of
+from ._count import check_topics, counts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,15 +66,13 @@ def replay(
     found = found.select(*COLUMNS)
     last = found.agg({"queue": "max"}).collect()[0][0]
     if last is None:
-        raise SourceError(f"{shown(archive)}: has no messages of {topic}")
+        check_topics(archive, [topic], counts(spark, archive))
+        raise SourceError(f"{shown(archive)}: has no messages of {topic} from {store_host}")
     work = Replay(cluster, target, name or _name(archive, topic, target, store_host))
     queues = len(work.targets())
     if queues <= last:
-        raise SourceError(
-            f"{target} has {queues} queues, and {topic} has messages in queue {last}: their order"
-            f" needs as many. `lanemq admin updateTopic -t {target} -r {last + 1} -w {last + 1}`"
-            " makes them"
-        )
+        raise TooFewQueues(target, queues, topic=topic, last=last)
+    _check_is_the_replayed(found, work, last + 1)
 
     ordered = found.repartition(last + 1, "queue").sortWithinPartitions("queue", "queueOffset")
     done = ordered.rdd.mapPartitions(work.run).collect()
@@ -104,8 +103,25 @@ def _check_is_of_one_broker(archive: str, topic: str, found: "DataFrame") -> Non
         raise SourceError(
             f"{shown(archive)}: queue {double['queue']} of {topic} has two messages at offset"
             f" {double['queueOffset']}, from {' and '.join(double['hosts'])}: the archive is of"
-            " several brokers. Replay the messages of one after the other: --store-host HOST:PORT"
+            " several brokers. Replay the messages of one after the other: `store_host`"
         )
+
+
+def _check_is_the_replayed(found: "DataFrame", work: Replay, queues: int) -> None:
+    """Raise ``SourceError`` if another archive was replayed by this name, before anything is sent:
+    a task knows only its own queues."""
+    from pyspark.sql import functions
+
+    progress = work.progress(queues)
+    if not progress:
+        return
+    rows = [(one.number, one.done) for one in progress]
+    done = found.sparkSession.createDataFrame(rows, "queue int, done bigint")
+    there = found.select("queue", "queueOffset").join(functions.broadcast(done), "queue")
+    ends = there.where("queueOffset <= done").groupBy("queue").agg({"queueOffset": "max"})
+    newest = " OR ".join(f"(queue = {row[0]} AND queueOffset = {row[1]})" for row in ends.collect())
+    if newest:
+        check_replayed(progress, found.where(newest).collect(), work.topic)
 
 
 def _name(archive: str, topic: str, target: str, store_host: str | None) -> str:

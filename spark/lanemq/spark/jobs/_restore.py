@@ -1,7 +1,6 @@
 """The job ``restore``: a new store from an archive, which brokers of Apache and lanemq read."""
 
 import json
-import os
 import shutil
 import time
 import uuid
@@ -20,9 +19,10 @@ from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.message import encode_properties
 
 from .._errors import SourceError
-from .._uris import SCHEME, shown
+from .._uris import new_store
 from ..store import LogRecord, LogWriter
 from ._compare import archive
+from ._count import known_counts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,6 +73,9 @@ def restore(
     ``renumber`` is given: then its messages follow each other from its first offset on. Raises
     ``SourceError``; there is no store then.
     """
+    new_store(store)  # before anything is counted
+    if topics:
+        known_counts(spark, source, topics)
     found = archive(spark, source)
     if broker is not None:
         found = found.where(found.broker == broker)
@@ -96,11 +99,7 @@ def restore_rows(
     queue_file_bytes: int = QUEUE_FILE_BYTES,
 ) -> Restored:
     """Make a store of rows with the columns of messages; see ``restore``."""
-    if SCHEME in store:
-        raise SourceError(f"{shown(store)}: a store is written to a local path only")
-    target = Path(os.path.abspath(store))
-    if target.exists():
-        raise SourceError(f"{store} already exists: name a directory that does not")
+    target = new_store(store)
     if missing := [name for name in NEEDED if name not in messages.columns]:
         raise SourceError(f"the messages have no column {', '.join(missing)}")
     left_out = _checked(messages, renumber=renumber)
@@ -108,7 +107,7 @@ def restore_rows(
     try:
         writer = LogWriter(building / "commitlog", log_file_bytes)
         rows = _ordered(messages).toLocalIterator(prefetchPartitions=True)
-        counts, ends, moved = _write(rows, writer)
+        written, ends, moved = _write(rows, writer)
         writer.close()
         _write_topics(building, ends)
         trio.run(_index, building, log_file_bytes, queue_file_bytes)
@@ -119,7 +118,7 @@ def restore_rows(
     finally:
         shutil.rmtree(building, ignore_errors=True)
     return Restored(
-        str(target), sum(counts.values()), counts, writer.position, moved, sum(left_out.values())
+        str(target), sum(written.values()), written, writer.position, moved, sum(left_out.values())
     )
 
 
@@ -143,13 +142,13 @@ def _checked(messages: "DataFrame", *, renumber: bool) -> dict[tuple[str, int], 
         if row["offsets"] < row["rows"]:
             raise SourceError(
                 f"{name} has an offset twice: the messages are of several brokers, or some are"
-                " there twice. Name the broker that is meant (--broker)"
+                " there twice. Name the broker that is meant (`broker`)"
             )
         lacking = row["last"] - row["first"] + 1 - row["bodies"]
         if lacking and not renumber:
             raise SourceError(
                 f"{name} lacks {lacking:,} messages between offsets {row['first']} and"
-                f" {row['last']}, and a broker has no queue with holes: --renumber closes them,"
+                f" {row['last']}, and a broker has no queue with holes: `renumber` closes them,"
                 " by which messages behind get other offsets"
             )
     return {(row["topic"], row["queue"]): row["rows"] - row["bodies"] for row in rows}
@@ -175,7 +174,7 @@ def _write(
     rows: Iterator[Any], writer: LogWriter
 ) -> tuple[dict[str, int], dict[tuple[str, int], int], int]:
     """Write rows; return messages by topic, ends by queue, and the messages that were moved."""
-    counts: dict[str, int] = {}
+    written: dict[str, int] = {}
     ends: dict[tuple[str, int], int] = {}
     moved = 0
     for row in rows:
@@ -183,7 +182,7 @@ def _write(
         offset = ends.get(place, row["first"])
         moved += offset != row["queueOffset"]
         ends[place] = offset + 1
-        counts[row["topic"]] = counts.get(row["topic"], 0) + 1
+        written[row["topic"]] = written.get(row["topic"], 0) + 1
         writer.put(
             LogRecord(
                 *place,
@@ -199,7 +198,7 @@ def _write(
                 encode_properties(row["properties"] or {}),
             )
         )
-    return dict(sorted(counts.items())), ends, moved
+    return dict(sorted(written.items())), ends, moved
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from lanemq.wire import is_system_topic
 
 from .._errors import SourceError
-from .._uris import shown
+from .._uris import CLUSTER, shown
 from ..archives import is_archive
 from ..store import is_store
 from ..topics import Known, queue_bounds
@@ -20,7 +20,6 @@ from ._compare import archive, table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CLUSTER: Final = "rocketmq://"
 STORE_BROKER: Final = ""
 """The name of the broker whose store is read, unless the caller knows it."""
 UNPLACED: Final = 0x04 | 0x80
@@ -77,7 +76,7 @@ def cluster_options(
 ) -> dict[str, str]:
     """Return the options of the source ``rocketmq``. Raises ``SourceError`` without topics."""
     if not topics:
-        raise SourceError(f"{source}: name the topics of the cluster that are meant, by --topic")
+        raise SourceError(f"{source}: name the topics of the cluster that are meant, by `topics`")
     return {
         **(options or {}),
         "nameserver": source.removeprefix(CLUSTER),
@@ -94,6 +93,6 @@ def require_source(source: str) -> None:
     """Raise ``SourceError`` if a path is neither a store nor an archive with commits."""
     if not is_cluster(source) and not is_store(source) and not is_archive(source):
         raise SourceError(
-            f"{shown(source)} is neither a store (it has no commitlog) nor an archive that `lanemq"
-            " spark archive` wrote; a cluster is named rocketmq://HOST:PORT"
+            f"{shown(source)} is neither a store (it has no commitlog) nor an archive that"
+            " the job archive wrote; a cluster is named rocketmq://HOST:PORT"
         )

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from pyarrow import fs
 
 from .._errors import SourceError
-from .._uris import SCHEME, below, shown
+from .._uris import CLUSTER, SCHEME, below, shown
 
 Buffer = bytes | memoryview
 LOCAL: Final = "file:"
@@ -164,6 +164,11 @@ def open_file_system(root: str) -> tuple[Any, str]:
 def _file_system(root: str) -> tuple[Any, str]:
     if root.startswith(LOCAL) or SCHEME not in root:
         return fs.LocalFileSystem(), os.path.abspath(_local_path(root))
+    if root.startswith(CLUSTER):
+        raise SourceError(
+            f"{shown(root)} is a cluster, and here goes a directory: of a store, or of an archive,"
+            " which the job archive makes of topics"
+        )
     try:
         system, path = fs.FileSystem.from_uri(root)
     except (ValueError, OSError, NotImplementedError) as error:

@@ -46,7 +46,8 @@ def _own_name(query: Query, root: str, queues: Mapping[str, LogicalQueues]) -> s
         if len(chain)
     ]
     names = set.intersection(*chains) if chains else set()
-    if chosen is not None or len(names) == 1:
+    everywhere = {name for chain in chains for name in chain}
+    if chosen in everywhere or (chosen is None and len(names) == 1):
         return chosen or names.pop()
     host = _first_host(query, root)
     at_host = {
@@ -55,12 +56,12 @@ def _own_name(query: Query, root: str, queues: Mapping[str, LogicalQueues]) -> s
         for segment in of_topic.segments
         if segment.broker_address == host and (segment.broker_name in names or not names)
     }
-    if len(at_host) == 1:
+    if chosen is None and len(at_host) == 1:
         return at_host.pop()
-    known = ", ".join(sorted({name for chain in chains for name in chain}))
     raise query.options.wrong(
         BROKER_NAME,
-        f"give the name of the broker that {shown(root)} is of, for logicalQueue: {known}",
+        f"give the name of the broker that {shown(root)} is of, for logicalQueue:"
+        f" {', '.join(sorted(everywhere))}",
     )
 
 

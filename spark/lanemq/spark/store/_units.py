@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lanemq.storage.tools import UNPLACED, delivery_delay_ms, light_positions
+from lanemq.storage import light_positions
+from lanemq.storage.tools import UNPLACED, delivery_delay_ms
 from lanemq.wire import SystemTopic, tags_code
 from lanemq.wire.message import Property, encode_properties
 

@@ -73,11 +73,10 @@ class Cluster:
     @staticmethod
     def of(options: Options) -> "Cluster":
         """Read the options. Raises ``OptionInvalid``."""
-        has_key = bool(options.get("accessKey"))
         return Cluster.named(
             options.text("nameserver"),
             access_key=options.get("accessKey"),
-            secret_key=options.text("secretKey") if has_key else None,
+            secret_key=options.get("secretKey"),
             security_token=options.get("securityToken"),
             tls=options.flag("tls"),
             trust=options.get("tlsTrustCertificates"),
@@ -95,11 +94,16 @@ class Cluster:
         trust: str | None = None,
         retries: int = 3,
     ) -> "Cluster":
-        """Return a cluster by the address of its name servers. Raises ``OptionInvalid``."""
+        """Return a cluster by the address of its name servers. Raises ``OptionInvalid``, also
+        where requests would go unsigned or in plain though options say otherwise."""
         credentials = None
-        if access_key:
-            if not secret_key:
-                raise OptionInvalid("an access key needs its secret key")
+        if bool(access_key) != bool(secret_key) or (security_token and not access_key):
+            raise OptionInvalid(
+                "rocketmq: accessKey and secretKey are given together, securityToken beside them"
+            )
+        if trust and not tls:
+            raise OptionInvalid("rocketmq: tlsTrustCertificates needs tls=true")
+        if access_key and secret_key:
             credentials = Credentials(
                 access_key=access_key, secret_key=secret_key, security_token=security_token
             )

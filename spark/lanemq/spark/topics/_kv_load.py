@@ -16,6 +16,7 @@ from lanemq.sdk.kv import (
     NoNamespace,
     open_kv_store,
 )
+from lanemq.wire.kv import LOAD_ENTRIES_MAX
 
 from .._errors import SourceError
 from ._cluster import Cluster
@@ -51,7 +52,7 @@ class KvLoad:
             entries = 1
         if entries and not replace:
             raise SourceError(
-                f"namespace {self.namespace} is not empty; --replace empties it before the import"
+                f"namespace {self.namespace} is not empty; `replace` empties it before the import"
             )
         if entries:
             await store.clear()
@@ -104,7 +105,8 @@ async def _load(store: KeyValueStore, *, rows: Iterable[Any]) -> int:
             row["expireTimestamp"] or 0,
         )
         size_bytes = ENTRY_BYTES + len(entry.key) + len(entry.value)
-        if waiting and size + size_bytes > LOAD_BYTES:
+        is_full = size + size_bytes > LOAD_BYTES or len(waiting) == LOAD_ENTRIES_MAX
+        if waiting and is_full:
             await store.load(waiting)
             waiting, size = [], 0
         waiting.append(entry)

@@ -150,6 +150,58 @@ def unknown_queues(wanted: str | Offsets, known: Known) -> list[str]:
     ]
 
 
+@final
+class LostOffset(NamedTuple):
+    """A given offset that a queue no longer has, or does not have yet."""
+
+    option: str
+    topic: str
+    queue: str
+    offset: int
+    bounds: Bounds
+
+    def __str__(self) -> str:
+        where = f"queue {self.queue} of {self.topic}"
+        if self.offset > self.bounds.end:
+            what = f"{where} ends at {self.bounds.end}"
+        else:
+            what = f"the oldest message of {where} is {self.bounds.first}"
+        return (
+            f"{self.option} has offset {self.offset}, and {what}. Its broker removed or lost"
+            " messages, or the topic was made again"
+        )
+
+
+def lost_starts(begin: Offsets, known: Known) -> list[LostOffset]:
+    """Return the offsets of a start that are behind the ends of their queues."""
+    return [
+        LostOffset("startingOffsets", topic, queue, begin[topic][queue], bounds)
+        for topic, queues in known.items()
+        for queue, bounds in queues.items()
+        if begin[topic][queue] > bounds.end
+    ]
+
+
+def lost_ends(begin: Offsets, end: Offsets, known: Known) -> list[LostOffset]:
+    """Return the offsets of an end that are before the first messages of their queues."""
+    return [
+        LostOffset("endingOffsets", topic, queue, end[topic][queue], bounds)
+        for topic, queues in known.items()
+        for queue, bounds in queues.items()
+        if end[topic][queue] < min(bounds.first, begin[topic][queue])
+    ]
+
+
+def crossed(begin: Offsets, end: Offsets, known: Known) -> QueueRange | None:
+    """Return a queue whose start is behind its end, though both are among its messages."""
+    for topic, queues in known.items():
+        for queue, bounds in queues.items():
+            first, last = begin[topic][queue], end[topic][queue]
+            if bounds.first <= last < first <= bounds.end:
+                return QueueRange(topic, queue, first, last)
+    return None
+
+
 def ranges(begin: Offsets, end: Offsets) -> list[QueueRange]:
     """Return the ranges between; a queue that ``begin`` lacks is read from its first message."""
     return [

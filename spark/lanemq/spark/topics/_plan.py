@@ -17,6 +17,8 @@ from pyspark.sql.datasource import (
 
 from lanemq.sdk import InvalidName, Sql
 from lanemq.sdk.admin import AdminClient
+from lanemq.wire import LocalProtocolError
+from lanemq.wire.bodies import parse_tag_expression
 
 from .._errors import SourceError
 from .._filters import values_of
@@ -39,6 +41,8 @@ from ._offsets import (
 )
 
 NAME: Final = "rocketmq"
+NOT_IN_TAGS: Final = "|&<>=(),"
+"""Characters of lists and conditions: as one tag, which no message has, they would find nothing."""
 OPTIONS: Final = (
     Option("path"),
     Option("nameserver"),
@@ -101,13 +105,22 @@ class Plan:
                 "subscribePattern", f"it is not a regular expression: {error}"
             ) from error
         starting = _one_of(options, "starting", default_start)
+        ending = _one_of(options, "ending", LATEST)
+        if (
+            isinstance(starting, Times)
+            and isinstance(ending, Times)
+            and (starting.of_all or 0) > (LATEST_MS if ending.of_all is None else ending.of_all)
+        ):
+            raise options.wrong(
+                "startingTimestamp", f"endingTimestamp={ending.of_all} is before it"
+            )
         return Plan(
             Cluster.of(options),
             tuple(assigned) if assigned is not None else tuple(topics),
             pattern,
             assigned,
             starting,
-            _one_of(options, "ending", LATEST),
+            ending,
             starting.of_all if isinstance(starting, Times) else None,
             _expression(options),
         )
@@ -195,6 +208,18 @@ def _expression(options: Options) -> str:
             Sql(expression.removeprefix(SQL_PREFIX))
         except InvalidName as error:
             raise options.wrong("filterExpression", str(error)) from error
+        return expression
+    try:
+        tags = parse_tag_expression(expression).tags
+    except LocalProtocolError as error:
+        raise options.wrong("filterExpression", str(error)) from error
+    for tag in sorted(tags):
+        if any(one in NOT_IN_TAGS or one.isspace() for one in tag):
+            raise options.wrong(
+                "filterExpression",
+                f"{tag!r} is no tag: write tags as A || B, and a condition as sql: price > 100."
+                " Tags with commas are for filters of Spark",
+            )
     return expression
 
 

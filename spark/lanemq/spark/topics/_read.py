@@ -9,15 +9,19 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import Filter, GreaterThanOrEqual, In, InputPartition
 
+from lanemq.local import get_logger
+
 from .._errors import SourceError
 from .._filters import usable, wanted_rows
 from .._schemas import LOGICAL_QUEUE, MESSAGES, MESSAGES_ON_DEMAND, Selection
 from ..records import RecordColumns, decode_records, sound_records, walk_sizes
 from ._cluster import AWAY_WITH_ROUTE, SQL_PREFIX, Chunk, Cluster, read_chunk
-from ._offsets import QueueRange
+from ._offsets import LostOffset, QueueRange
 
 BROKER: Final = "broker"
 ALL: Final = "*"
+LOGGER: Final = get_logger("lanemq.spark")
+READ_ANYWAY: Final = "failOnDataLoss=false reads what is there"
 
 
 @final
@@ -85,6 +89,13 @@ class RangeReader:
             filters.append(In(("tags",), tags))
         return filters
 
+    def check_offsets(self, lost: Sequence[LostOffset]) -> None:
+        """Raise ``SourceError`` if offsets that were given are not there, or warn of them."""
+        if lost and self.fail_on_data_loss:
+            raise SourceError(f"rocketmq: {lost[0]}; {READ_ANYWAY}")
+        for one in lost:
+            LOGGER.warning("rocketmq: %s", one)
+
     def _check_loss(self, wanted: QueueRange, chunk: Chunk) -> None:
         lost = chunk.min_offset if chunk.min_offset > wanted.begin else None
         if chunk.next_offset <= wanted.begin and lost is None:
@@ -93,8 +104,7 @@ class RangeReader:
             raise SourceError(
                 f"rocketmq: queue {wanted.queue} of {wanted.topic} has no messages from offset"
                 f" {wanted.begin} on to {wanted.end}: its oldest is {chunk.min_offset}. Retention"
-                " removed them, or the topic was made again; failOnDataLoss=false reads what is"
-                " there"
+                f" removed them, or the topic was made again; {READ_ANYWAY}"
             )
 
     def _batch(self, wanted: QueueRange, chunk: Chunk, filters: list[Filter]) -> Any:  # noqa: ANN401 - pyarrow has no types

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, final
 
@@ -32,12 +32,10 @@ from lanemq.wire import LocalProtocolError
 from lanemq.wire.bodies import MessageQueue
 
 from .._errors import SourceError
-from ..records import RecordColumns, decode_records, walk_sizes
-from ._cluster import RETRY_PAUSE_S, Cluster, put_offset, queue_name, read_chunk
-from ._offsets import QueueRange
-from ._own_properties import own_properties
+from ._cluster import RETRY_PAUSE_S, Cluster, queue_name
+from ._copies import copy_of
+from ._replayed import ReplayProgress
 
-REPLAYED: Final = "REPLAYED"
 BATCH_BYTES: Final = 256 << 10
 BATCH_MESSAGES: Final = 256
 NOTED_BATCHES: Final = 16
@@ -45,7 +43,6 @@ NOTED_BATCHES: Final = 16
 SEND_TIMEOUT_S: Final = 10.0
 LOCK_WAIT_S: Final = 90.0
 """Longer than a broker keeps the lock of an attempt that is gone (60 s)."""
-COLUMNS: Final = ("queue", "queueOffset", "body", "keys", "tags", "properties", "flag")
 
 
 class Replayed(NamedTuple):
@@ -84,6 +81,23 @@ class Replay:
         route = await admin.route(self.topic)
         return [Target(*one) for one in queues_of(route, self.topic)]
 
+    def progress(self, queues: int) -> list[ReplayProgress]:
+        """Return how far the first ``queues`` queues have come, those of which something was sent.
+
+        Raises ``SourceError``.
+        """
+        return self.cluster.run(partial(self._progress, queues=queues))
+
+    async def _progress(self, admin: AdminClient, queues: int) -> list[ReplayProgress]:
+        found = []
+        for number, target in enumerate((await self._targets(admin))[:queues]):
+            one = ReplayProgress(self.name, number)
+            await one.look(admin, *target)
+            await one.note(admin, *target)  # tasks have to look from there on only
+            if one.done >= 0:
+                found.append(one)
+        return found
+
     def run(self, rows: Iterable[Any]) -> list[Replayed]:
         """Send rows of ``COLUMNS``, sorted by queue and offset. Raises ``SourceError``."""
         return trio.run(partial(self._run, iter(rows), self.targets()))
@@ -104,7 +118,8 @@ class Replay:
             ) as producer,
         ):
             for queue, of_queue in groupby(rows, itemgetter("queue")):
-                queue_replay = _QueueReplay(self, admin, producer, queue, targets[queue])
+                progress = ReplayProgress(self.name, queue)
+                queue_replay = _QueueReplay(self, admin, producer, targets[queue], progress)
                 done.append(await queue_replay.send(of_queue))
         return done
 
@@ -117,32 +132,21 @@ class _QueueReplay:
     replay: Replay
     admin: AdminClient
     producer: Producer
-    number: int
     target: Target
-    done: int = -1
-    """The greatest old offset that is in the topic."""
-    since: int = 0
-    """An offset of the target queue; what is before it is known."""
-    end: int = 0
-    """The end of the target queue as far as this attempt knows it."""
+    progress: ReplayProgress
     waiting: list[tuple[int, Message, int]] = field(default_factory=list)
     """Old offset, message, and bytes."""
     attempt: str = field(default_factory=lambda: f"replay@{uuid.uuid4().hex}")
     """The name of this attempt, by which it has the lock."""
 
-    @property
-    def group(self) -> str:
-        """The group that keeps the place to look from."""
-        return f"{self.replay.name}_{self.number}"
-
     async def send(self, rows: Iterator[Any]) -> Replayed:
         """Send what is not there yet, once no other attempt sends."""
         await self._until_alone()
         await self._look()
-        sent = there = left_out = batches = 0
-        size = 0
+        there, rows = await self._passed(rows)
+        sent = left_out = batches = size = 0
         for row in rows:
-            if row["queueOffset"] <= self.done:
+            if row["queueOffset"] <= self.progress.done:
                 there += 1
             elif row["body"] is None:
                 left_out += 1
@@ -156,16 +160,38 @@ class _QueueReplay:
                     batches += 1
                     if batches % NOTED_BATCHES == 0:
                         await self._note()
-                known = self.waiting[-1][0] if self.waiting else self.done  # more, after a look
+                # The progress may have grown by a look.
+                known = self.waiting[-1][0] if self.waiting else self.progress.done
                 if row["queueOffset"] > known:
                     self.waiting.append((row["queueOffset"], message, size_bytes))
                     size += size_bytes
         if self.waiting:
             sent += await self._send_waiting()
         await self._note()
-        address, target = self.target
-        await self.admin.unlock_queues(address, self.group, self.attempt, [target])
-        return Replayed(self.number, sent, there, left_out)
+        await self._unlock()
+        return Replayed(self.progress.number, sent, there, left_out)
+
+    async def _passed(self, rows: Iterator[Any]) -> tuple[int, Iterator[Any]]:
+        """Pass over rows up to the last that is there; return their number, and the others.
+
+        Raises ``SourceError`` if the last is another one than was sent: then the others of them
+        have not been sent either.
+        """
+        there, newest = 0, None
+        rest: Iterator[Any] = iter(())
+        for row in rows:
+            if row["queueOffset"] > self.progress.done:
+                rest = chain((row,), rows)
+                break
+            there, newest = there + 1, row
+        if newest is not None and not self.progress.is_of(newest):
+            await self._unlock()
+            raise self.progress.of_another(self.replay.topic)
+        return there, rest
+
+    async def _unlock(self) -> None:
+        address, queue = self.target
+        await self.admin.unlock_queues(address, self.progress.group, self.attempt, [queue])
 
     async def _until_alone(self) -> None:
         """Wait until no other attempt sends to the queue. Raises ``SourceError``."""
@@ -178,32 +204,20 @@ class _QueueReplay:
         raise SourceError(
             f"rocketmq: another run of the replay {self.replay.name} sends to queue"
             f" {queue_name(queue)} of {queue.topic}: wait for its end, or give this one another"
-            " --name"
+            " `name`"
         )
 
     async def _is_alone(self) -> bool:
         """Take or renew the lock on the target; return whether it is this attempt's."""
         address, queue = self.target
-        return bool(await self.admin.lock_queues(address, self.group, self.attempt, [queue]))
+        group = self.progress.group
+        return bool(await self.admin.lock_queues(address, group, self.attempt, [queue]))
 
     def _message(self, row: Any) -> tuple[Message, int]:  # noqa: ANN401 - a row of Spark
-        old = dict(row["properties"] or ())
-        properties = own_properties(old)
-        properties[REPLAYED] = f"{self._mark}{row['queueOffset']}"
-        message = Message(
-            topic=self.replay.topic,
-            body=bytes(row["body"]),
-            tags=row["tags"] or "",
-            keys=tuple((row["keys"] or "").split()),
-            properties=properties,
-            flag=row["flag"] or 0,
-        )
-        size_bytes = len(row["body"]) + sum(len(one) + len(two) for one, two in old.items()) + 200
+        message = copy_of(row, self.replay.topic, self.progress.mark)
+        texts = dict(row["properties"] or ())
+        size_bytes = len(row["body"]) + sum(map(len, chain(texts, texts.values()))) + 200
         return message, size_bytes
-
-    @property
-    def _mark(self) -> str:
-        return f"{self.replay.name}/{self.number}/"
 
     async def _send_waiting(self) -> int:
         """Send what waits as one request; returns how many messages that were."""
@@ -229,14 +243,14 @@ class _QueueReplay:
             except (LanemqError, LocalProtocolError) as error:
                 raise SourceError(f"rocketmq: a message could not be sent: {error}") from error
             else:
-                self.done = self.waiting[-1][0]
-                self.since = max(self.since, result.queue_offset)
-                self.end = result.queue_offset + len(messages)
+                self.progress.done = self.waiting[-1][0]
+                self.progress.since = max(self.progress.since, result.queue_offset)
+                self.progress.end = result.queue_offset + len(messages)
             self._forget_known()
         return count
 
     def _forget_known(self) -> None:
-        self.waiting = [one for one in self.waiting if one[0] > self.done]
+        self.waiting = [one for one in self.waiting if one[0] > self.progress.done]
 
     async def _has_changed(self) -> bool:
         """Renew the lock; return whether others have sent to the queue meanwhile.
@@ -250,41 +264,10 @@ class _QueueReplay:
                 f"rocketmq: another attempt of the replay {self.replay.name} sends to queue"
                 f" {queue_name(queue)} of {queue.topic} now; this one has ended"
             )
-        return await self.admin.max_offset(address, queue) > self.end
+        return await self.admin.max_offset(address, queue) > self.progress.end
 
     async def _look(self) -> None:
-        """Find how far the replay has come, from the target queue."""
-        admin = self.admin
-        address, queue = self.target
-        if self.done < 0:
-            first = max(0, await admin.min_offset(address, queue))
-            self.since = max(first, await admin.group_offset(address, self.group, queue) or 0)
-        self.end = await admin.max_offset(address, queue)
-        at = self.since
-        while at < self.end:
-            wanted = QueueRange(queue.topic, queue_name(queue), at, self.end)
-            chunk = await read_chunk(admin, wanted, "*", with_places=False)
-            self._find(chunk.records)
-            if chunk.next_offset <= at:
-                raise SourceError(
-                    f"rocketmq: queue {queue_name(queue)} of {queue.topic} cannot be read from"
-                    f" {at} on, so nobody knows how far the replay has come"
-                )
-            at = chunk.next_offset
-
-    def _find(self, data: bytes) -> None:
-        starts, _ = walk_sizes(data, 0, len(data))
-        columns = RecordColumns(decode_records(data, starts))
-        marks = columns.properties.get(REPLAYED).to_pylist()
-        offsets = columns.records.fields["queue_offset"].tolist()
-        for mark, offset in zip(marks, offsets, strict=True):
-            if mark is not None and mark.startswith(self._mark):
-                found = int(mark.removeprefix(self._mark))
-                if found > self.done:
-                    self.done, self.since = found, offset
+        await self.progress.look(self.admin, *self.target)
 
     async def _note(self) -> None:
-        """Keep the place to look from: the last message, or one before it."""
-        if self.done >= 0:
-            address, queue = self.target
-            await put_offset(self.admin, address, self.group, queue, self.since)
+        await self.progress.note(self.admin, *self.target)

@@ -79,6 +79,9 @@ class SinkPlan:
 
     cluster: Cluster
     topic: str | None
+    """The topic of all rows."""
+    default_topic: str | None
+    """The topic of rows that name none."""
     group: str
     timeout_s: float
     """For one attempt."""
@@ -89,14 +92,15 @@ class SinkPlan:
     def of(options: Options, schema: StructType) -> "SinkPlan":
         """Read options and columns. Raises ``OptionInvalid``."""
         _check_columns(schema)
-        topic = options.get("topic") or _only_one(options.listed("subscribe"))
-        if "topic" not in schema.fieldNames() and not topic:
+        topic, default_topic = options.get("topic"), _only_one(options.listed("subscribe"))
+        if "topic" not in schema.fieldNames() and not (topic or default_topic):
             raise OptionInvalid("rocketmq: give the option topic, or a column topic")
         timeout_ms = options.number("sendTimeoutMs", least=1) or 1
         delivery_ms = options.number("deliveryTimeoutMs", least=1) or 1
         return SinkPlan(
             Cluster.of(options),
             topic,
+            default_topic,
             options.text("producerGroup"),
             timeout_ms / 1000,
             delivery_ms / 1000,
@@ -139,7 +143,7 @@ class SinkPlan:
 
     def _message(self, row: dict[str, Any], prefix: str | None, number: int) -> "_Row":
         body = row["body"]
-        topic = row.get("topic") or self.topic
+        topic = self.topic or row.get("topic") or self.default_topic
         if topic is None or body is None:
             missing = "topic" if topic is None else "body"
             raise SourceError(f"rocketmq: a row has no {missing}")

@@ -9,16 +9,33 @@ from pyspark.sql.types import StructType
 
 from lanemq.sdk.admin import AdminClient
 
-from .._errors import OptionInvalid
+from .._errors import OptionInvalid, SourceError
 from .._options import PUSH_FILTERS, Options
 from .._schemas import MESSAGES, MESSAGES_ON_DEMAND, Selection, chosen
 from .._table_options import options_of, table_schema
-from ._offsets import EARLIEST, LATEST, Known, QueueRange, ranges, split
+from ._offsets import (
+    EARLIEST,
+    LATEST,
+    Known,
+    QueueRange,
+    crossed,
+    lost_ends,
+    lost_starts,
+    ranges,
+    split,
+)
 from ._plan import NAME, OPTIONS, Plan, narrowed
-from ._read import BROKER, RangePart, RangeReader
+from ._read import BROKER, LOGGER, RangePart, RangeReader
 from ._sink import SINK_OPTIONS, SinkPlan, TopicStreamWriter, TopicWriter
 from ._stream import TopicStreamReader
 
+STREAM_OPTIONS: Final = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "groupId",
+)
+"""Options that a batch leaves out: a table has those of both."""
 ON_DEMAND: Final = {**MESSAGES_ON_DEMAND, BROKER: "string"}
 
 
@@ -38,6 +55,11 @@ class TopicSource(DataSource):
     def reader(self, schema: StructType) -> "TopicReader":
         options = self._options(options_of(self.options, schema))
         plan = Plan.of(options, default_start=EARLIEST)
+        for name, word in (("startingOffsets", LATEST), ("endingOffsets", EARLIEST)):
+            if (options.get(name) or "").strip().lower() == word:
+                raise options.wrong(name, "nothing is read so; only a stream can start at latest")
+        if of_streams := [name for name in STREAM_OPTIONS if options.is_given(name)]:
+            LOGGER.warning("rocketmq: options without effect on a batch: %s", ", ".join(of_streams))
         least = options.number("minPartitions", least=1) or 1
         kind = FilteringTopicReader if options.flag(PUSH_FILTERS) else TopicReader
         return kind(plan, range_reader(options, plan, schema), least)
@@ -45,17 +67,23 @@ class TopicSource(DataSource):
     def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802 - Spark's name
         options = self._options(options_of(self.options, schema))
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
-            if options.is_given(name) and options.get(name) != LATEST:
+            if options.is_given(name) and options.text(name).strip().lower() != LATEST:
                 raise options.wrong(name, "a stream has no end")
         if options.flag(PUSH_FILTERS):
             raise options.wrong(PUSH_FILTERS, "Spark gives a stream no filters")
+        most = options.number("maxOffsetsPerTrigger", least=1)
+        fewest = options.number("minOffsetsPerTrigger", least=1)
+        if fewest is None and options.is_given("maxTriggerDelay"):
+            raise options.wrong("maxTriggerDelay", "it needs minOffsetsPerTrigger")
+        if fewest is not None and most is not None and fewest > most:
+            raise options.wrong("minOffsetsPerTrigger", f"maxOffsetsPerTrigger={most} is less")
         plan = Plan.of(options, default_start=LATEST)
         return TopicStreamReader(
             plan,
             range_reader(options, plan, schema),
             least=options.number("minPartitions", least=1) or 1,
-            most=options.number("maxOffsetsPerTrigger", least=1),
-            fewest=options.number("minOffsetsPerTrigger", least=1),
+            most=most,
+            fewest=fewest,
             longest_delay_s=options.duration_s("maxTriggerDelay"),
             group=options.get("groupId"),
         )
@@ -111,6 +139,13 @@ class TopicReader(DataSourceReader):
     async def _ranges(self, admin: AdminClient) -> list[QueueRange]:
         known = await self._plan.checked(admin)
         start, end = await self._plan.start(admin, known), await self._plan.end(admin, known)
+        self._reader.check_offsets([*lost_starts(start, known), *lost_ends(start, end, known)])
+        if (one := crossed(start, end, known)) is not None:
+            raise SourceError(
+                f"rocketmq: queue {one.queue} of {one.topic} would be read from offset {one.begin}"
+                f" to before {one.end}: the start is behind the end, by startingOffsets and"
+                " endingOffsets or the times in their place"
+            )
         found = ranges(start, end)
         return [part for one in found if (part := narrowed(one, self._reader.filters))]
 

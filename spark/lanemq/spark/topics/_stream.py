@@ -17,9 +17,9 @@ from lanemq.sdk.admin import AdminClient, queues_of
 
 from .._errors import SourceError
 from ._cluster import put_offset, queue_name
-from ._offsets import LATEST, Known, Offsets, limited, merged, ranges, resolve, split
+from ._offsets import LATEST, Known, Offsets, limited, lost_starts, merged, ranges, resolve, split
 from ._plan import Plan
-from ._read import RangePart, RangeReader
+from ._read import READ_ANYWAY, RangePart, RangeReader
 
 
 @final
@@ -56,7 +56,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan.cluster.run(self._start)
 
     async def _start(self, admin: AdminClient) -> Offsets:
-        return await self._plan.start(admin, await self._plan.checked(admin))
+        known = await self._plan.checked(admin)
+        start = await self._plan.start(admin, known)
+        self._reader.check_offsets(lost_starts(start, known))
+        return start
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
@@ -119,7 +122,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     raise SourceError(
                         f"rocketmq: queue {queue} of {topic} ends at {end}, before the offset"
                         f" {start[topic][queue]} where the query is. Its broker lost messages, or"
-                        " the topic was made again; failOnDataLoss=false reads what is there"
+                        f" the topic was made again; {READ_ANYWAY}"
                     )
         return _kept(start, ends)
 

@@ -158,7 +158,7 @@ def note_queues(files: Files, root: Path, digest: str) -> None:
     """Note the queue files that the next start compares with those it finds; empty: none.
 
     For tools that change them while no broker uses the store: the bounds for a start after a kill
-    are not known any more either. Raises ``OSError``.
+    are no longer known either. Raises ``OSError``.
     """
     file = WatermarkFile(files, root)
     known = file.load()

@@ -2,6 +2,7 @@
 
 import click
 
+from ._calls import in_commands
 from ._convert import convert
 from ._diff import diff_consume_queue
 from ._dump import dump
@@ -11,7 +12,7 @@ from ._repair import repair
 from ._verify import verify
 from ._verify_kv import verify_kv_command
 
-__all__ = ["store"]
+__all__ = ["in_commands", "store"]
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

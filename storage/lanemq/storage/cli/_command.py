@@ -28,6 +28,7 @@ from ..tools import (
     read_properties,
     read_settings,
 )
+from ._calls import in_commands
 
 EXIT_PROBLEM = 1
 EXIT_FAILED = 2
@@ -79,7 +80,7 @@ def store_command(command: _F) -> _F:
         except StoreLocked as error:
             raise Failed(IN_USE.format(error=error)) from error
         except StoreError as error:
-            raise Failed(str(error)) from error
+            raise Failed(in_commands(str(error), options["root"])) from error
         except KeyboardInterrupt:
             raise Failed(f"interrupted: {INTERRUPTED}") from None
         except RocksFault as error:
@@ -146,7 +147,8 @@ def finish(
 
 
 def plain(value: object) -> object:
-    """Return a value of the tools as JSON values; members keep their names."""
+    """Return a value of the tools as JSON values; members keep their names, and calls in texts
+    become commands."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
@@ -157,6 +159,8 @@ def plain(value: object) -> object:
         return value.value
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, str):
+        return in_commands(value)
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set)):
@@ -227,11 +231,12 @@ def print_findings(findings: list[Finding], root: Path) -> None:
     for group in sorted(groups.values(), key=lambda same: same[0].severity is Severity.NOTE):
         shown = group if len(group) < GROUPED_FROM else group[:1]
         for finding in shown:
-            print_line(f"{finding.severity.value}: {finding.part.value}: {finding.what}")
+            what = in_commands(finding.what, root)
+            print_line(f"{finding.severity.value}: {finding.part.value}: {what}")
         rest = group[len(shown) :]
         if rest:
             where = "queues" if group[0].queue_id is not None else "places"
             total = sum(finding.count for finding in group)
             print_line(f"    and in {len(rest)} more {where}, {total:,} in all; --json lists them")
         if group[0].way_on:
-            print_line(f"    -> {group[0].way_on.replace(' DIR', f' {root}')}")
+            print_line(f"    -> {in_commands(group[0].way_on, root)}")

@@ -10,6 +10,7 @@ from lanemq.local import print_line
 
 from ..bulk import Conversion, convert_to_files, convert_to_rocksdb
 from ..tools import BrokerSettings, look_into
+from ._calls import in_commands
 from ._command import (
     count_text,
     finish,
@@ -103,7 +104,7 @@ def _show(done: Conversion, *, root: Path, way_on: str) -> None:
     if done.kept is not None:
         print_line(f"what was replaced is in {done.kept}, until lanemq has started on the result")
     for note in done.notes:
-        print_line(f"note: {note}")
+        print_line(f"note: {in_commands(note, root)}")
     if done.unplaced:
         total = sum(loss.count for loss in done.unplaced)
         print_line(f"problem: {count_text(total, 'message')} of the log could not be given a place")

@@ -23,7 +23,7 @@ from ._command import (
 def verify_kv_command(root: Path, settings: BrokerSettings, as_json: bool) -> None:
     """Check keys and values: replay their log, and compare the hash of the state.
 
-    Where the log does not go back to the first record any more, the rows of the state are
+    Where the log no longer goes back to the first record, the rows of the state are
     checked against its own sums alone.
 
     Exit status: 0 the states are sound, 1 there are problems, 2 they could not be checked.

@@ -198,7 +198,7 @@ class Sequences:
     def _accept(self, queue: _Queue, unit: DerivedUnit) -> list[DerivedUnit]:
         """Take a unit for right, and decide about those held back: those that lead to it are right.
 
-        Where the queue goes back all others do not count any more; else they are damaged.
+        Where the queue goes back all others no longer count; else they are damaged.
         """
         taken: list[DerivedUnit] = []
         held, queue.held = queue.held, []

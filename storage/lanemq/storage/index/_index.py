@@ -6,7 +6,6 @@ who has the records.
 """
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, final
@@ -17,16 +16,16 @@ from lanemq.wire import SysFlag
 from .._errors import StoreCorrupted
 from ..derive._shapes import Shape
 from ..disk._files import Files
+from ._backlog import Backlog, Message
 from ._index_file import IndexFile, index_file_bytes, key_hash
 from ._key_hashes import Key, key_hashes
 from ._keys import split_keys
 
 LOGGER = get_logger(__name__)
-BACKLOG_MAX: Final = 20_000
 TOGETHER: Final = 32
 """Number of messages from which on it pays to index them: many at once cost less than half."""
-TURN_MAX: Final = 2_000
-"""Number of messages at most that are indexed at once while others wait."""
+TURN_MAX: Final = 1000
+"""Number of keys that are indexed in one turn: two to three milliseconds."""
 TOPICS_MAX: Final = 1 << 12
 STEP_ENTRIES: Final = 256
 """Entries of a chain that are looked at in one step of a search."""
@@ -38,8 +37,6 @@ def index_file_name(now_ms: int) -> str:
     return time.strftime("%Y%m%d%H%M%S", time.localtime(now_ms // 1000)) + f"{now_ms % 1000:03d}"
 
 
-Message = tuple[str, int, int, int, bytes]
-"""Topic, log position, store time, sysFlag, properties."""
 Entries = tuple[list[int], list[int], list[int]]
 """Hashes of keys, with the log positions and the store times of their messages."""
 
@@ -69,7 +66,8 @@ class Index:
         self._names_dirty = False
         self._shapes: dict[str, Shape] = {}
         self._heads: dict[tuple[str, bytes], int] = {}
-        self._backlog: deque[Message] = deque()
+        self.waiting = Backlog()
+        """The messages that are not hashed yet."""
         self._hashed: Entries = [], [], []  # taken off the backlog, and not in a file yet
 
     # Writing
@@ -77,31 +75,48 @@ class Index:
     @property
     def backlog(self) -> int:
         """Number of messages that are not indexed yet."""
-        return len(self._backlog) + bool(self._hashed[0])
+        return len(self.waiting) + bool(self._hashed[0])
 
     def submit(self, messages: Iterable[Message]) -> None:
         """Queue messages, in the order of the log, and index them where they are many.
 
-        Raises ``OSError`` where that fails; then they wait.
+        More than ``TURN_MAX`` keys are left to the background task. Raises ``OSError`` where
+        indexing fails; then they wait.
         """
-        backlog = self._backlog
-        backlog.extend(messages)
-        waiting = len(backlog)
-        if waiting > BACKLOG_MAX:
-            self.drain(waiting - BACKLOG_MAX // 2)
-        elif waiting >= TOGETHER:
-            self.drain(TURN_MAX)
+        waiting = self.waiting
+        added = waiting.add(messages)
+        if len(waiting) >= TOGETHER or waiting.is_behind:
+            if added <= TURN_MAX:
+                self.drain(TURN_MAX)
+            if waiting:
+                waiting.many.set()
 
-    def drain(self, count: int | None = None) -> None:
-        """Index the oldest ``count`` messages of the backlog, or all. Raises ``OSError``."""
-        self._put_hashed()
-        backlog = self._backlog
-        left = len(backlog) if count is None else min(count, len(backlog))
-        while left > 0:
-            size = min(left, TURN_MAX)
-            self._hash([backlog.popleft() for _ in range(size)])
+    def drained(self) -> Iterator[None]:
+        """Index all that waits now, in steps. Raises ``OSError``."""
+        left = self.backlog
+        while left > 0 and self.backlog:  # others index it between two steps, too
+            left -= self.backlog
+            self.drain(TURN_MAX)
+            left += self.backlog
+            yield
+
+    def drain(self, keys: int | None = None) -> None:
+        """Index the oldest messages of the backlog with ``keys`` keys, one at least, or all.
+
+        Raises ``OSError``.
+        """
+        waiting = self.waiting
+        try:
             self._put_hashed()
-            left -= size
+            rest = 0 if keys is None else max(waiting.keys - keys, 0)
+            while waiting.keys > rest:
+                self._hash(waiting.taken(max(waiting.keys - TURN_MAX, rest)))
+                self._put_hashed()
+        except OSError:
+            waiting.make_room()  # their messages are in the log: no sender waits for the disk
+            raise
+        if not waiting.is_behind:
+            waiting.make_room()
 
     def _hash(self, messages: list[Message]) -> None:
         """Find and hash the keys of messages; those that are indexed already are passed over."""
@@ -174,6 +189,14 @@ class Index:
         for index_file in self._index_files:
             index_file.write_out()
 
+    def write_steps(self) -> Iterator[None]:
+        """Do ``write_out`` in steps, between which more may be indexed. Raises ``OSError``."""
+        for index_file in list(self._index_files):
+            steps = index_file.write_steps()
+            # It may be cleaned meanwhile, and closed.
+            while index_file in self._index_files and next(steps, True) is None:
+                yield
+
     async def sync(self) -> None:
         """Return once everything written is durable."""
         if self._names_dirty:
@@ -201,9 +224,10 @@ class Index:
         """Return the positions of messages that may have the key, newest first, without duplicates.
 
         Sees all that was submitted before. Times are exact to the second only. None stands for
-        ``STEP_ENTRIES`` entries that were passed over.
+        ``STEP_ENTRIES`` entries that were passed over, or for messages that had to be indexed.
         """
-        self.drain()
+        for _ in self.drained():
+            yield None
         hash_, seen = key_hash(topic, key), set[int]()
         for index_file in reversed(list(self._index_files)):
             if index_file.begin_ms <= end_ms and index_file.end_ms >= begin_ms:
@@ -238,8 +262,8 @@ class Index:
                     path,
                     f"has {entry.size_bytes} bytes where maxHashSlotNum={self._slots} and"
                     f" maxIndexNum={self._entries} make {size_bytes}: set both to the values"
-                    " with which it was made, or move the directory away, and `lanemq store repair"
-                    " -c broker.conf` makes the key index again",
+                    " with which it was made, or move the directory away, and"
+                    " `repair_store(settings=...)` makes the key index again",
                 )
             index_file = IndexFile(self._files.open(path), slots=self._slots, entries=self._entries)
             index_file.load()

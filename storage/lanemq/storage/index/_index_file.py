@@ -11,12 +11,15 @@ from lanemq.wire import java_hash
 
 from .._layouts import INDEX_ENTRY_FIELDS, INDEX_HEADER_FIELDS
 from ..disk._files import File
-from ._slots import SLOT_BYTES, SlotTable
+from ._slots import PAGE_SLOTS, RUN_PAGES, SLOT_BYTES, SlotTable
 
 HEADER_BYTES: Final = INDEX_HEADER_FIELDS.size
 ENTRY_BYTES: Final = INDEX_ENTRY_FIELDS.size
 SECONDS_MAX: Final = 2147483647
 CHUNK_ENTRIES: Final = 1024
+STEP_RUNS: Final = 4
+"""Runs of pages of slots that one step writes: a megabyte at most."""
+STEP_SLOTS: Final = STEP_RUNS * RUN_PAGES * PAGE_SLOTS
 pack_entry: Final = INDEX_ENTRY_FIELDS.pack
 unpack_entry: Final = INDEX_ENTRY_FIELDS.unpack_from
 
@@ -42,6 +45,7 @@ class IndexFile:
     def __init__(self, file: File, *, slots: int, entries: int, is_new: bool = False) -> None:
         self.file = file
         self._slots = SlotTable(file, slots=slots, begin=HEADER_BYTES, is_new=is_new)
+        self._slots_count = slots
         self._limit = entries
         self._entries_at = HEADER_BYTES + slots * SLOT_BYTES
         self.begin_ms = 0
@@ -137,14 +141,37 @@ class IndexFile:
 
         Raises ``OSError``; nothing is forgotten then.
         """
-        if not self._dirty:
-            return
+        if self._dirty:
+            self._write_tail()
+            self._slots.write_out()
+            self._write_header()
+
+    def write_steps(self) -> Iterator[None]:
+        """Do ``write_out`` in steps. Of what changes between two, some slots may be left for the
+        next time; entries come before what points at them in each step."""
+        for _ in range(0, self._slots_count, STEP_SLOTS):
+            if not self._dirty:
+                return
+            self._write_tail()
+            self._slots.write_out(STEP_RUNS)
+            if not self._slots.is_dirty:
+                break
+            yield
+        if self.is_full:
+            self.write_out()  # a full file whose header is written is trusted after a crash
+        elif self._dirty:
+            self._write_tail()
+            self._write_header()
+            yield
+
+    def _write_tail(self) -> None:
         if self._tail:
             at = self._entries_at + self._tail_start * ENTRY_BYTES
             self.file.write(at, self._tail)
             self._tail = bytearray()
             self._tail_start = self.next_entry
-        self._slots.write_out()
+
+    def _write_header(self) -> None:
         self.file.write(
             0,
             INDEX_HEADER_FIELDS.pack(
@@ -156,7 +183,7 @@ class IndexFile:
                 self.next_entry,
             ),
         )
-        self._dirty = False
+        self._dirty = self._slots.is_dirty
         self._unsynced = True
 
     async def sync(self) -> None:

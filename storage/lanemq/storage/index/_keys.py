@@ -8,6 +8,8 @@ from lanemq.wire.message import Property, get_property
 KEYS_MAX: Final = 64
 """Most keys of KEYS under which a message is found: its first different ones. (Apache's brokers
 index every word of KEYS, however often it is repeated.)"""
+KEY_BYTES: Final = 64
+"""Length of properties that takes as long to hash as a key."""
 UNIQ_KEY: Final = Property.UNIQ_KEY.encode()
 KEYS: Final = Property.KEYS.encode()
 
@@ -19,6 +21,12 @@ def split_keys(keys: bytes) -> list[bytes]:
     different = dict.fromkeys(keys.split(b" "))
     different.pop(b"", None)
     return list(islice(different, KEYS_MAX))
+
+
+def keys_at_most(properties: bytes) -> int:
+    """Return how many keys the properties of a message may have, as to the time they take to be
+    indexed: its unique key, the message itself, each further word, and as many more as are long."""
+    return 2 + properties.count(b" ") + len(properties) // KEY_BYTES
 
 
 def key_data_of(properties: bytes) -> list[bytes]:

@@ -3,6 +3,7 @@
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from mmap import mmap
 from typing import Final, final
 
@@ -77,9 +78,17 @@ class SlotTable:
             self._states[page] = DIRTY
             at = self._file.next_data(self._begin + (page + 1) * PAGE_BYTES)
 
-    def write_out(self) -> None:
-        """Write the pages that changed. Raises ``OSError``; they are written again then."""
-        for first, behind in self._dirty_runs():
+    @property
+    def is_dirty(self) -> bool:
+        """True if pages have changed that are not written."""
+        return self._states.find(DIRTY) >= 0
+
+    def write_out(self, runs: int | None = None) -> None:
+        """Write the pages that changed, or the first ``runs`` of them that lie together.
+
+        Raises ``OSError``; they are written again then.
+        """
+        for first, behind in islice(self._dirty_runs(), runs):
             numbers = array("i")
             numbers.frombytes(self._numbers[first * PAGE_SLOTS : behind * PAGE_SLOTS].cast("B"))
             if IS_LITTLE_ENDIAN:

@@ -8,7 +8,7 @@ from ._outcomes import Frozen, LogRecord, Outcome, Status
 from ._past import Compacted
 from ._ranges import RangeRead, Span
 from ._reads import WatchedKeys, read_changes, read_entry, read_page, under_prefix
-from ._retention import history_to_keep
+from ._retention import history_for_room, history_to_keep, tight_bytes
 from ._state import State as KvState
 from ._turn import TURN_S, taken
 from .engines._engine import SnapshotGone
@@ -38,6 +38,7 @@ __all__ = [
     "Status",
     "WatchedKeys",
     "encode_row",
+    "history_for_room",
     "history_to_keep",
     "operation_properties",
     "operation_record",
@@ -48,5 +49,6 @@ __all__ = [
     "read_page",
     "read_rows",
     "taken",
+    "tight_bytes",
     "under_prefix",
 ]

@@ -13,12 +13,14 @@ import msgspec
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.kv import StateRows
 
+from ._heads import LARGE_BYTES, second_row
 from ._outcomes import Frozen
 from ._state import State
 from .engines._engine import Unfinished
 from .engines._rows import (
     ENTRY,
     HASH_MASK,
+    HEADS,
     LEASE,
     META,
     SESSION,
@@ -89,9 +91,14 @@ class StateCopy:
             if key == META:
                 self._meta = _meta(row)
                 continue
+            if key.startswith(HEADS):
+                continue  # no sum says that they are right, so they are made again
             kept[key] = row
             if key.startswith(ENTRY):
-                self._sums[ENTRY] += row_hash(key[1:], row)
+                hashed = row_hash(key[1:], row)
+                self._sums[ENTRY] += hashed
+                if len(row) > LARGE_BYTES:
+                    kept[HEADS + key[1:]] = second_row(row, hashed)
             elif key.startswith(LEASE):
                 self._sums[LEASE] += row_hash(key, row)
             elif key[:2] in self._sums:
@@ -114,6 +121,7 @@ class StateCopy:
             if total & HASH_MASK != int.from_bytes(expected, "big"):
                 raise RemoteProtocolError("the rows are not those that the state's hash says")
         meta.queue_id, meta.shift, meta.first = place.queue_id, place.shift, position
+        meta.has_heads = True
         self._table.write([], {META: encode_row(meta)})
 
 

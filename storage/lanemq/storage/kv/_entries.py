@@ -11,29 +11,29 @@ import msgspec
 
 from lanemq.wire.kv import Action, ChangeKind, LoadedEntry, Step
 
+from ._heads import LARGE_BYTES, Before, Found, Heads, moved_entries
 from ._history import History
 from ._leases import Leases
 from ._recent import RecentRows
-from ._sums import NOTHING, moved
+from ._sums import NOTHING
 from .engines._engine import Batch
 from .engines._rows import (
     BY_LEASE,
     CHANGE,
+    CHANGE_KEY_BYTES,
     CHANGE_PLACE,
     ENTRY,
     EXPIRY,
     HEAD,
-    LIFE,
+    HEADS,
     Meta,
     after_prefix,
     change_key,
     encode_change,
     expiry_key,
-    life_of,
     stored,
 )
 
-NEVER: Final = bytes(8)
 _KEPT: Final = Struct(">Q8xQ8xQ").unpack_from
 """Reads the fields of an entry's head that a put needs: version, created, expires."""
 _HEAD_BYTES: Final = HEAD.size
@@ -51,8 +51,8 @@ class Entries:
     def __init__(self, batch: Batch, meta: Meta) -> None:
         self.meta = meta
         self._batch = batch
-        self._before: dict[bytes, bytes | None] = {}
-        """Keys of rows of entries that a batch has changed -> the rows before it."""
+        self._before: Before = {}
+        self._heads = Heads(batch)
         self.recent: RecentRows | None = None
         """Rows as the batch before left them, while a redo lasts."""
         self._position = self._index = 0
@@ -67,6 +67,7 @@ class Entries:
     def begin(self, position: int) -> None:
         """Begin the record at ``position`` of the log."""
         self._position, self._index = position, 0
+        self._heads.begin()
 
     def forget(self, meta: Meta) -> None:
         """Forget the changes of a batch; ``meta`` is the one before them."""
@@ -85,27 +86,26 @@ class Entries:
         if self.recent is not None:
             meta.entry_sum = self.recent.moved(meta.entry_sum, before, rows)
         else:
-            changes = ((key[1:], old, rows[key]) for key, old in before.items())
-            meta.entry_sum = moved(meta.entry_sum, changes)
+            meta.entry_sum = moved_entries(meta.entry_sum, before, rows)
         before.clear()
 
-    def put(self, step: Step, row: bytes | None, number: int) -> int:
-        """Put the entry of a step, whose row is ``row`` now; returns its version.
+    def put(self, step: Step, old: Found | None, number: int) -> int:
+        """Put the entry of a step, which is ``old`` now; returns its version.
 
         The lease that it is to be under was checked.
         """
         now_ms = self.meta.clock_ms
         version, create_time_ms = self.meta.floor + 1, now_ms
-        if row is not None:
-            version, _, create_time_ms, _, _ = HEAD.unpack_from(row)
+        if old is not None:
+            version, _, create_time_ms, _, _ = HEAD.unpack(old.head)
             version = max(version, self.meta.restored) + 1
         life = now_ms + step.ttl_ms if step.ttl_ms else 0
         if step.ttl_ms < 0:
             life = BY_LEASE | step.lease
         head = HEAD.pack(version, self._position, create_time_ms, now_ms, life)
         key = step.key
-        self._replace(key, row, head + step.value, life)
-        self._note(ChangeKind.PUT, key, version, number, row)
+        self._replace(key, old, head + step.value, life)
+        self._note(_PUT, key, version, number, old)
         self._raise_top(version)
         return version
 
@@ -134,16 +134,21 @@ class Entries:
             version, create_time_ms, life = _KEPT(row)
             if life:
                 step = Step(key, Action.PUT, value)
-                return self.put(step, self.live_row(key), 0)
+                return self.put(step, self.live(key), 0)
             version = (version if version > meta.restored else meta.restored) + 1
             meta.entry_bytes += len(value) - len(row) + HEAD.size
         rows[row_key] = HEAD.pack(version, position, create_time_ms, now_ms, 0) + value
         if row_key not in self._before:
-            self._before[row_key] = row
+            self._before[row_key] = (
+                row
+                if row is None or len(row) <= LARGE_BYTES
+                else self._heads.before(key, Found(row[:_HEAD_BYTES], len(row), row))
+            )
         before = b"" if row is None else row[:_HEAD_BYTES]
-        rows[change_key(position, index)] = encode_change(_PUT, key, version, 0, before)
+        rows[change_key(position, index)] = row = encode_change(_PUT, key, version, 0, before)
         self._index = index + 1
         meta.changes += 1
+        meta.change_bytes += CHANGE_KEY_BYTES + len(row)
         if version > meta.top and meta.identity:
             meta.top = version
         return version
@@ -173,13 +178,12 @@ class Entries:
         if 0 < entry.expires_ms <= self.meta.clock_ms:
             return False
         numbers = entry.create_time_ms, entry.update_time_ms, entry.expires_ms
-        row = self.live_row(entry.key)
-        version = entry.version
+        old, version = self.live(entry.key), entry.version
         head = HEAD.pack(version, self._position, *numbers)
-        self._replace(entry.key, row, head + entry.value, entry.expires_ms)
-        self._note(ChangeKind.PUT, entry.key, version, number, row)
+        self._replace(entry.key, old, head + entry.value, entry.expires_ms)
+        self._note(_PUT, entry.key, version, number, old)
         self._raise_top(version)
-        return row is not None and version < stored(row).version
+        return old is not None and version < stored(old.head).version
 
     def _load_new(self, loaded: Sequence[LoadedEntry]) -> bool:
         """Put entries that only rows of the batch may be in the way of."""
@@ -207,36 +211,50 @@ class Entries:
         rows.update(changes)
         meta.entries += len(changes)
         meta.changes += len(changes)
+        meta.change_bytes += sum(map(len, changes)) + sum(map(len, changes.values()))
         meta.entry_bytes += size_bytes
         self._raise_top(top)
         return lower
 
-    def live_row(self, key: bytes) -> bytes | None:
-        """Return an entry's row; one whose time has come is removed."""
-        row = self._batch.get(ENTRY + key)
-        if row is None or row[LIFE] == NEVER:
-            return row
+    def live(self, key: bytes) -> Found | None:
+        """Return what is known of an entry's row; one whose time has come is removed."""
+        found = self._heads.find(key)
+        if found is None or not found.is_timed:
+            return found
         # One under a lease is there until that ends, whose number is greater than any time.
-        if life_of(row) <= self.meta.clock_ms:
-            self.remove(key, row, ChangeKind.EXPIRE)
+        if found.life <= self.meta.clock_ms:
+            self.remove(key, found, ChangeKind.EXPIRE)
             return None
-        return row
+        return found
 
-    def _replace(self, key: bytes, row: bytes | None, new: bytes, life: int) -> None:
+    def there(self, key: bytes) -> Found:
+        """Return what is known of the row of an entry that has to be there."""
+        found = self._heads.find(key)
+        assert found is not None, "an entry has a time to end, or a lease, but is not there"
+        return found
+
+    def row(self, key: bytes, found: Found) -> bytes:
+        """Return the whole row of an entry that ``live`` has found."""
+        return self._heads.row(key, found)
+
+    def _replace(self, key: bytes, old: Found | None, new: bytes, life: int) -> None:
         meta = self.meta
-        if row is None:
+        if old is None:
             meta.entries += 1
             meta.entry_bytes += len(key) + len(new) - HEAD.size
         else:
-            meta.entry_bytes += len(new) - len(row)
-        old = 0 if row is None else life_of(row)
-        if old != life:
-            self._forget_life(key, old)
+            meta.entry_bytes += len(new) - old.size_bytes
+        was = 0 if old is None else old.life
+        if was != life:
+            self._forget_life(key, was)
             self._note_life(key, life)
+        self._keep_before(key, old)
+        self._batch.rows[ENTRY + key] = new
+
+    def _keep_before(self, key: bytes, old: Found | None) -> None:
         row_key = ENTRY + key
-        self._batch.rows[row_key] = new
         if row_key not in self._before:
-            self._before[row_key] = row
+            self._before[row_key] = None if old is None else self._heads.before(key, old)
 
     def _note_life(self, key: bytes, life: int) -> None:
         meta = self.meta
@@ -253,37 +271,37 @@ class Entries:
         elif life:
             self._batch.rows[expiry_key(life, key)] = None
 
-    def remove(self, key: bytes, row: bytes, kind: int) -> None:
-        """Remove an entry, whose row is ``row``."""
-        meta, batch, old = self.meta, self._batch, stored(row)
+    def remove(self, key: bytes, found: Found, kind: int, *, is_released: bool = False) -> None:
+        """Remove an entry that was found; ``is_released``: its lease has none any more."""
+        meta, old = self.meta, stored(found.head)
         self.expirations += kind == ChangeKind.EXPIRE
-        row_key = ENTRY + key
-        batch.rows[row_key] = None
-        self._forget_life(key, old.life)
+        self._keep_before(key, found)
+        self._batch.rows[ENTRY + key] = None
+        self._forget_life(key, 0 if is_released else old.life)
         meta.entries -= 1
-        meta.entry_bytes -= len(key) + len(row) - HEAD.size
+        meta.entry_bytes -= len(key) + found.size_bytes - HEAD.size
         if old.version > meta.floor and meta.identity:
             meta.floor = old.version
-        if row_key not in self._before:
-            self._before[row_key] = row
-        self._note(kind, key, old.version, -1, row)
+        self._note(kind, key, old.version, -1, found)
 
-    def _note(self, kind: int, key: bytes, version: int, step: int, old: bytes | None) -> None:
+    def _note(self, kind: int, key: bytes, version: int, step: int, old: Found | None) -> None:
         index = self._index
-        row = encode_change(kind, key, version, step, (old or b"")[:_HEAD_BYTES])
+        row = encode_change(kind, key, version, step, b"" if old is None else old.head)
         self._batch.rows[change_key(self._position, index)] = row
         self._index = index + 1
         self.meta.changes += 1
+        self.meta.change_bytes += CHANGE_KEY_BYTES + len(row)
 
     def clear(self) -> None:
         """Remove all entries and what is known of their changes."""
         meta, batch = self.meta, self._batch
-        for table in (ENTRY, EXPIRY, CHANGE):
+        for table in (ENTRY, HEADS, EXPIRY, CHANGE):
             batch.drop(table, after_prefix(table))
         self._before.clear()
         if self.recent is not None:
             self.recent.clear()
-        meta.entries = meta.entry_bytes = meta.changes = meta.next_expiry_ms = 0
+        meta.entries = meta.entry_bytes = meta.changes = meta.change_bytes = 0
+        meta.next_expiry_ms = 0
         meta.entry_sum = NOTHING
         meta.floor = meta.top
         self.leases.clear()

@@ -6,11 +6,12 @@ from lanemq.wire.kv import ChangeKind
 
 from ._entries import Entries
 from .engines._engine import Batch
-from .engines._rows import ENTRY, EXPIRY, after_prefix, expiry_key
+from .engines._rows import EXPIRY, after_prefix, expiry_key
 
 EXPIRED_MAX: Final = 256
 """Entries at most that one record removes because their time has come; no read shows the rest.
-Leases end while a record has removed fewer, each as a whole."""
+Leases end while a record has removed fewer, each as a whole; one that has more together with
+what was removed is left to the next record, in a partition that has bounds in bytes."""
 
 
 def expire_some(entries: Entries, batch: Batch) -> None:
@@ -24,15 +25,15 @@ def expire_some(entries: Entries, batch: Batch) -> None:
         expires_ms, key = int.from_bytes(found[1:9], "big"), found[9:]
         if expires_ms > meta.clock_ms:
             break
-        row = batch.get(ENTRY + key)
-        assert row is not None, "an entry has a time to expire, but is not there"
-        entries.remove(key, row, ChangeKind.EXPIRE)
+        entries.remove(key, entries.there(key), ChangeKind.EXPIRE)
         entries.expired = begin = found
     count, place = len(due), (since_ms, 0)
     for place in leases.due(since_ms, EXPIRED_MAX):
         if count >= EXPIRED_MAX:
             break
-        count += 1 + end_lease(entries, batch, place[1], ChangeKind.EXPIRE)
+        if count and meta.is_bounded and count + leases.keys_of(place[1]) >= EXPIRED_MAX:
+            break
+        count += 1 + end_lease(entries, place[1], ChangeKind.EXPIRE)
         leases.ended(*place)
         entries.expirations += 1
     lease_ms = leases.first_ms(*place)
@@ -41,12 +42,12 @@ def expire_some(entries: Entries, batch: Batch) -> None:
     meta.next_expiry_ms = min(next_ms, lease_ms) if next_ms and lease_ms else next_ms or lease_ms
 
 
-def end_lease(entries: Entries, batch: Batch, lease: int, kind: int) -> int:
+def end_lease(entries: Entries, lease: int, kind: int) -> int:
     """Remove a lease with its entries; returns their number."""
     keys = entries.leases.keys(lease)
+    if keys:  # what is known of a lease is decoded and encoded, which is too much for each key
+        entries.leases.release(lease, keys)
     for key in keys:
-        row = batch.get(ENTRY + key)
-        assert row is not None, "a key is under a lease, but its entry is not there"
-        entries.remove(key, row, kind)
+        entries.remove(key, entries.there(key), kind, is_released=True)
     entries.leases.remove(lease)
     return len(keys)

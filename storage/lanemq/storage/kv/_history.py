@@ -1,5 +1,7 @@
-"""The rows of the latest changes of a state: the oldest are forgotten, by number or by command."""
+"""The rows of the latest changes of a state: the oldest are forgotten, by number, by bytes or by
+command."""
 
+from collections.abc import Iterator
 from typing import Final, final
 
 from ._outcomes import Status
@@ -10,6 +12,15 @@ CHANGES_MAX: Final = 100_000
 """Changes that a watcher may be behind."""
 CHANGES_SLICE: Final = 1000
 """Changes beyond that which are forgotten together."""
+CHANGE_BYTES_MAX: Final = 32 << 20
+"""Bytes of the rows of changes, beyond which the oldest are forgotten: each row has its key."""
+BYTES_SLICE: Final = 512 << 10
+"""Bytes beyond that which are forgotten together."""
+FIRST_ROWS: Final = 64
+ROWS_MAX: Final = 4096
+"""Rows that one record removes for their bytes: very many short ones may be before long ones."""
+ROW_BYTES: Final = 8 << 10
+"""A row of a change is not as long."""
 
 
 @final
@@ -25,6 +36,11 @@ class History:
     def changes_max(self) -> int:
         """The number of changes at which the oldest are forgotten."""
         return CHANGES_MAX + CHANGES_SLICE
+
+    @property
+    def change_bytes_near(self) -> int:
+        """The bytes of changes beyond which the next one may be too much."""
+        return CHANGE_BYTES_MAX - ROW_BYTES
 
     def forget(self) -> None:
         """Forget what a batch has done, or all changes."""
@@ -48,23 +64,38 @@ class History:
         return Status.APPLIED
 
     def prune(self, meta: Meta) -> None:
-        """Forget the oldest changes where they are too many."""
+        """Forget the oldest changes where they are too many, or too long."""
         if meta.stale_from >= 0:
             self._sweep(meta)
             return
-        if meta.changes < self.changes_max:
+        excess_bytes = meta.change_bytes - CHANGE_BYTES_MAX if meta.is_bounded else 0
+        if meta.changes < self.changes_max and excess_bytes <= 0:
             return
         # A load has thousands of changes, other records have a few.
-        count = meta.changes - CHANGES_MAX
+        count = meta.changes - CHANGES_MAX if meta.changes >= self.changes_max else 0
         # From the record on where the last ones ended, of which some may be left, or from the very
         # last one, where it is known: RocksDB passes over what was deleted one by one.
         begin = max(change_key(max(0, meta.changes_from - 1), 0), self._pruned)
-        oldest = self._batch.first(begin, after_prefix(CHANGE), count)
+        oldest = self._batch.first(begin, after_prefix(CHANGE), count) if count else []
+        if excess_bytes > 0:
+            longest = self._longest(meta, begin, excess_bytes + BYTES_SLICE)
+            oldest = max(oldest, longest, key=len)
         self._remove(meta, oldest)
         meta.changes_from = int.from_bytes(self._pruned[1:9], "big") + 1
 
+    def _longest(self, meta: Meta, begin: bytes, size_bytes: int) -> list[tuple[bytes, bytes]]:
+        """Return the first rows from ``begin`` on that have so many bytes together, or as many as
+        one record may remove."""
+        most = FIRST_ROWS
+        while True:
+            rows = self._batch.first(begin, after_prefix(CHANGE), most)
+            count = _count(meta, rows, size_bytes)
+            if count < most or most >= ROWS_MAX:
+                return rows[:count]
+            most *= 4
+
     def _sweep(self, meta: Meta) -> None:
-        """Remove rows of changes that are not known any more, as many as one record may."""
+        """Remove rows of changes that are no longer known, as many as one record may."""
         begin = max(change_key(meta.stale_from, 0), self._pruned)
         end = change_key(meta.changes_from, 0)
         stale = self._batch.first(begin, end, CHANGES_SLICE)
@@ -79,3 +110,21 @@ class History:
             self._batch.rows[key] = None
         self._pruned = rows[-1][0]
         meta.changes -= len(rows)
+        if meta.is_bounded and self._pruned >= change_key(meta.bounds_from, 0):
+            meta.change_bytes -= sum(_counted(meta, rows))
+
+
+def _counted(meta: Meta, rows: list[tuple[bytes, bytes]]) -> Iterator[int]:
+    """Yield the bytes of each row as they are counted: none of those from before the bounds."""
+    first = change_key(meta.bounds_from, 0)
+    for key, row in rows:
+        yield len(key) + len(row) if key >= first else 0
+
+
+def _count(meta: Meta, rows: list[tuple[bytes, bytes]], size_bytes: int) -> int:
+    """Return how many of the first rows have so many bytes, or all."""
+    for count, row_bytes in enumerate(_counted(meta, rows), 1):
+        size_bytes -= row_bytes
+        if size_bytes <= 0:
+            return count
+    return len(rows)

@@ -27,6 +27,7 @@ from ._log import log_record
 from ._outcomes import Outcome
 from ._partition_states import PartitionStates
 from ._redo import Redo
+from ._retention import tight_bytes
 from ._turn import TURN_S, taken
 from .engines._engine import Engine
 from .engines._memory import MemoryEngine
@@ -118,12 +119,13 @@ class KvStates:
         """Apply the operations among the dispatched records."""
         if not self.states:
             return
-        until_s = perf_counter() + TURN_S
+        until_s, is_over = perf_counter() + TURN_S, False
         for name, messages in self._queues.of(dispatched).items():
             pending = self._pending.setdefault(name, deque())
             pending.extend(messages)
-            if len(pending) == len(messages) and not self.is_held:
+            if len(pending) == len(messages) and not self.is_held and not is_over:
                 self._apply(name, until_s)
+                is_over = perf_counter() > until_s  # the rest is left to ``run``
         if self._pending and not self.is_held:
             self._news.set()
 
@@ -158,7 +160,7 @@ class KvStates:
             return
         outcomes = []
         try:
-            for message in taken(until_s, pending):
+            for message in taken(until_s, pending, lambda: state.is_enough):
                 data = self._log.read(message.log_position, message.size_bytes)
                 if data is None:
                     raise OSError(errno.EIO, "the log cannot be read")
@@ -223,18 +225,23 @@ class KvStates:
         if self.dirty_bytes > DIRTY_BYTES_MAX:
             return "too much is not durable yet"
         limit_bytes = self._config.kv_memory_max_bytes
-        if grows and isinstance(self._engine, MemoryEngine) and self._rows_bytes() > limit_bytes:
+        if grows and self._memory_bytes > limit_bytes:
             return (
                 f"the keys of all namespaces take more than {limit_bytes} bytes of memory "
-                "(kvMemoryMaxBytes): delete some, or use kvEngine rocksdb"
+                "(kvMemoryMaxBytes), their history too: compact it (compact, "
+                "kvHistoryRevisions), delete some, or use kvEngine rocksdb"
             )
         return ""
 
-    def _rows_bytes(self) -> int:
-        return sum(
-            state.meta.entry_bytes + (state.meta.entries + 2 * state.meta.leases) * 100
-            for state in self.states.values()
-        )
+    @property
+    def is_tight(self) -> bool:
+        """True where rows in memory take nearly as much as they may."""
+        return self._memory_bytes > tight_bytes(self._config.kv_memory_max_bytes)
+
+    @property
+    def _memory_bytes(self) -> int:
+        """The bytes of rows in memory; 0 where they are on the disk."""
+        return self._engine.size_bytes if isinstance(self._engine, MemoryEngine) else 0
 
     @property
     def dirty_bytes(self) -> int:

@@ -11,12 +11,14 @@ from collections.abc import Iterable
 from typing import Final, final
 
 from lanemq.wire.kv import (
+    LEASE_BYTES_MAX,
     LEASE_KEYS_MAX,
     LEASES_MAX,
     LeaseTerms,
     lessor_account,
 )
 
+from ._heads import Found
 from ._sums import moved
 from .engines._engine import Batch
 from .engines._rows import (
@@ -30,11 +32,10 @@ from .engines._rows import (
     after_prefix,
     deadline_key,
     decode_lease,
-    encode_row,
+    encode_lease,
     lease_key,
     leased_key,
     lessor_key,
-    life_of,
 )
 
 SHARE: Final = 4
@@ -107,15 +108,17 @@ class Leases:
             raise NoLease
         return found
 
-    def check(self, wanted: Iterable[tuple[int, bytes, bytes | None]], lessor: str) -> None:
-        """Check that entries may be put under leases: of each its lease, key, and row that is
-        there. Raises ``NoLease``, ``TooManyKeys``."""
-        new = Counter[int]()
-        for lease, _, row in wanted:
+    def check(self, wanted: Iterable[tuple[int, bytes, Found | None]], lessor: str) -> None:
+        """Check that entries may be put under leases: of each its lease, key, and the entry
+        that is there. Raises ``NoLease``, ``TooManyKeys``."""
+        new, new_bytes, is_bounded = Counter[int](), Counter[int](), self.meta.is_bounded
+        for lease, key, row in wanted:
             own = self.own(lease, lessor)
-            if row is None or life_of(row) != BY_LEASE | lease:
+            if row is None or row.life != BY_LEASE | lease:
                 new[lease] += 1
-                if own.keys + new[lease] > LEASE_KEYS_MAX:
+                new_bytes[lease] += len(key)
+                is_much = is_bounded and own.key_bytes + new_bytes[lease] > LEASE_BYTES_MAX
+                if is_much or own.keys + new[lease] > LEASE_KEYS_MAX:
                     raise TooManyKeys
 
     def grant(self, terms: LeaseTerms, lessor: str) -> bool:
@@ -139,17 +142,25 @@ class Leases:
         old = self.own(terms.lease, lessor, of_any=terms.of_any)
         self._batch.rows[deadline_key(old.expires_ms, terms.lease)] = None
         expires_ms = self.meta.clock_ms + old.ttl_ms
-        self._put(terms.lease, LeaseRow(old.ttl_ms, expires_ms, old.lessor, old.keys))
+        self._put(
+            terms.lease, LeaseRow(old.ttl_ms, expires_ms, old.lessor, old.keys, old.key_bytes)
+        )
 
     def attach(self, lease: int, key: bytes) -> None:
         """Note that an entry is under a lease, which ``check`` has found."""
         self._batch.rows[leased_key(lease, key)] = b""
-        self._count(lease, 1)
+        self._count(lease, 1, len(key))
 
     def detach(self, lease: int, key: bytes) -> None:
         """Note that an entry is under its lease no more."""
         self._batch.rows[leased_key(lease, key)] = None
-        self._count(lease, -1)
+        self._count(lease, -1, -len(key))
+
+    def release(self, lease: int, keys: list[bytes]) -> None:
+        """Note that the entries under a lease, which are all of ``keys``, are so no more."""
+        for key in keys:
+            self._batch.rows[leased_key(lease, key)] = None
+        self._count(lease, -len(keys), -sum(map(len, keys)))
 
     def keys(self, lease: int) -> list[bytes]:
         """Return the keys under a lease, in their order."""
@@ -158,8 +169,13 @@ class Leases:
         rows = self._batch.first(prefix, end, LEASE_KEYS_MAX + 1)
         return [key[len(prefix) :] for key, _ in rows]
 
+    def keys_of(self, lease: int) -> int:
+        """Return the number of keys under a lease; 0 where there is none."""
+        row = self.find(lease)
+        return 0 if row is None else row.keys
+
     def remove(self, lease: int) -> None:
-        """Remove a lease, which has no keys any more."""
+        """Remove a lease, which no longer has keys."""
         row = self.find(lease)
         assert row is not None, "a lease ends, but is not there"
         assert not row.keys, "a lease ends, but has keys"
@@ -198,20 +214,19 @@ class Leases:
     def _held(self, lessor: str) -> int:
         return int.from_bytes(self._batch.get(lessor_key(lessor)) or b"", "big")
 
-    def _count(self, lease: int, more: int) -> None:
-        row = self.find(lease)
+    def _count(self, lease: int, more: int, more_bytes: int) -> None:
+        row, is_bounded = self.find(lease), self.meta.is_bounded
         assert row is not None, "an entry is under a lease that is not there"
-        self._write(
-            lease,
-            encode_row(LeaseRow(row.ttl_ms, row.expires_ms, row.lessor, row.keys + more)),
-        )
+        key_bytes = max(0, row.key_bytes + more_bytes) if is_bounded else 0
+        counted = LeaseRow(row.ttl_ms, row.expires_ms, row.lessor, row.keys + more, key_bytes)
+        self._write(lease, encode_lease(counted, is_bounded=is_bounded))
 
     def _put(self, lease: int, row: LeaseRow) -> None:
         meta = self.meta
         self._batch.rows[deadline_key(row.expires_ms, lease)] = b""
         if not 0 < meta.next_expiry_ms <= row.expires_ms:
             meta.next_expiry_ms = row.expires_ms
-        self._write(lease, encode_row(row))
+        self._write(lease, encode_lease(row, is_bounded=meta.is_bounded))
 
     def _write(self, lease: int, row: bytes | None) -> None:
         key = lease_key(lease)

@@ -6,6 +6,7 @@ from typing import Final, Protocol, final
 from lanemq.local import get_logger
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.kv import (
+    BOUNDS_PROPERTY,
     CLIENT_PROPERTY,
     IDENTITY_PROPERTY,
     LESSOR_PROPERTY,
@@ -32,6 +33,8 @@ _OURS: Final = re.compile(
 ).fullmatch
 """The properties as ``operation_properties`` writes them, which are read at once."""
 
+_WRITER: Final = re.compile("([^:]*):([0-9]{1,18}):([0-9]{1,18})").fullmatch
+"""A writer and its numbers, which are ``SEQUENCE_MAX`` at most: a session keeps such."""
 _TIME: Final = re.compile("[0-9]{1,15}").fullmatch
 _LESSOR: Final = re.compile("[!-~]{1,64}").fullmatch
 
@@ -162,16 +165,17 @@ def operation_record(position: int, time_ms: int, body: bytes, properties: bytes
         identity,
         apart_ms,
         lessor if _LESSOR(lessor) else "",
+        BOUNDS_PROPERTY in named,
     )
 
 
 def _writer(text: str) -> tuple[str, int, int]:
     if not text:
         return "", 0, 0
-    client, _, numbers = text.partition(":")
-    sequence, _, waits = numbers.partition(":")
-    if not (sequence.isdecimal() and waits.isdecimal() and len(numbers) < 2 * 19):
+    found = _WRITER(text)
+    if found is None:
         raise RemoteProtocolError("a record's writer cannot be read")
+    client, sequence, waits = found.groups()
     return client, int(sequence), int(waits)
 
 
@@ -185,9 +189,11 @@ def operation_properties(
     identity: str = "",
     time_ms: int | None = None,
     lessor: str = "",
+    bounds: bool = False,
 ) -> bytes:
     """Make the properties of a record; ``key`` is that of an operation on one key, ``time_ms`` the
-    log's time where that of its storing is another, ``lessor`` that of one about leases."""
+    log's time where that of its storing is another, ``lessor`` that of one about leases. With
+    ``bounds`` it is one from which on there are bounds in bytes (``BOUNDS_PROPERTY``)."""
     # No checksum covers properties. Half a record may be left by a crash, with zeros behind: so
     # the one without which it is not an operation is the last.
     named = {}
@@ -201,5 +207,7 @@ def operation_properties(
         named[TIME_PROPERTY] = str(time_ms)
     if lessor:
         named[LESSOR_PROPERTY] = lessor
+    if bounds:
+        named[BOUNDS_PROPERTY] = "1"
     named[OP_TYPE_PROPERTY] = op_type
     return encode_properties(named)

@@ -32,6 +32,8 @@ class LogRecord(msgspec.Struct, frozen=True, gc=False):
     """The log's time less that of its storing."""
     lessor: str = ""
     """The account or address that has asked for it, where it is about leases; see ``lessor_of``."""
+    bounds: bool = False
+    """True where bounds in bytes begin, unless they have before; see ``BOUNDS_PROPERTY``."""
 
     @property
     def stored_ms(self) -> int:

@@ -6,6 +6,7 @@ names. The rows are walked once, in turns of the loop, for a range of keys; what
 is bounded: beyond that the range is cut where a page of it has to end.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from time import perf_counter
 from typing import Final, final
@@ -44,7 +45,10 @@ class Past:
         self._seen = change_key(revision, 0)
         self._heads: dict[bytes, bytes] = {}
         """Key -> head of its entry at the revision; empty where there was none."""
-        self._noted_bytes = 0
+        self._order: list[bytes] | None = None
+        """The keys that had an entry, in order; None until they are sorted."""
+        self.noted_bytes = 0
+        """Bytes of what is noted, about."""
 
     def look(self, state: State, until_s: float) -> bool:
         """Note what has changed since the last look; returns whether that is all.
@@ -73,8 +77,9 @@ class Past:
 
     def _note(self, key: bytes, head: bytes) -> None:
         self._heads[key] = head
-        self._noted_bytes += len(key) + NOTE_COSTS
-        if self._noted_bytes <= NOTED_BYTES_MAX:
+        self._order = None
+        self.noted_bytes += len(key) + NOTE_COSTS
+        if self.noted_bytes <= NOTED_BYTES_MAX:
             return
         keys = sorted(self._heads, reverse=self._reverse)
         bound = keys[len(keys) // 2]
@@ -83,17 +88,29 @@ class Past:
         else:
             self.end = bound
         self._heads = {key: self._heads[key] for key in keys[: len(keys) // 2]}
-        self._noted_bytes = sum(map(len, self._heads)) + NOTE_COSTS * len(self._heads)
+        self.noted_bytes = sum(map(len, self._heads)) + NOTE_COSTS * len(self._heads)
 
     def is_changed(self, key: bytes) -> bool:
         """Return whether an entry that is there now was another then, or none."""
         return key in self._heads
 
+    def pass_over(self, key: bytes) -> None:
+        """Take what comes before a key, in the order of reading, out of the range."""
+        if self._reverse:
+            self.end = key + b"\0"
+        else:
+            self.begin = key
+
     def heads(self) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the keys and heads of entries that have changed since, in order."""
-        for key in sorted(self._heads, reverse=self._reverse):
-            if self._heads[key]:
-                yield key, self._heads[key]
+        keys = self._order
+        if keys is None:
+            keys = self._order = sorted(key for key, head in self._heads.items() if head)
+        low = bisect_left(keys, self.begin)
+        high = len(keys) if self.end is None else bisect_left(keys, self.end)
+        places = range(low, high)
+        for place in reversed(places) if self._reverse else places:
+            yield keys[place], self._heads[keys[place]]
 
 
 def clock_at(state: State, log: KvLog, revision: int) -> int:

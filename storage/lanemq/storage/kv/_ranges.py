@@ -64,11 +64,16 @@ class RangeRead:
         if revision is not None:
             self._past = Past(revision, begin, end, reverse=span.reverse)
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that are kept for its next turn, about: up to some 4 MiB."""
+        return 0 if self._past is None else self._past.noted_bytes
+
     def page(self, state: State, log: KvLog, until_s: float = math.inf) -> RangePage | None:
         """Return a page; None where the next turn has to go on.
 
         All entries are of one moment. Raises ``Compacted`` for a revision, or a value of its
-        time, that is not known any more, and ``OSError``.
+        time, that is no longer known, and ``OSError``.
         """
         past = self._past
         if past is not None and not past.look(state, until_s):
@@ -76,30 +81,36 @@ class RangeRead:
         return _page(state, log, self._span, past, until_s)
 
 
-def _page(state: State, log: KvLog, span: Span, past: Past | None, until_s: float) -> RangePage:
+def _page(
+    state: State, log: KvLog, span: Span, past: Past | None, until_s: float
+) -> RangePage | None:
     meta, limit = state.meta, max(1, min(span.limit, PAGE_ENTRIES_MAX))
     position = meta.next if past is None else past.revision
     clock_ms = meta.clock_ms if past is None else clock_at(state, log, past.revision)
     values, found = Values(state, log), list[Entry]()
-    size_bytes = count = 0
+    size_bytes = count = looked_at = 0
 
     def ended(cursor: bytes | None) -> RangePage:
         return RangePage(found, cursor, position, clock_ms, count)
 
     rows = _with_past(state, span, past)
     try:
-        for looked_at, one in enumerate(rows):
+        for steps, (one, is_there) in enumerate(rows):
             is_over = not span.count_only and (
                 len(found) >= limit
                 or size_bytes >= PAGE_BYTES_MAX
                 or looked_at >= LOOKED_AT_MAX
                 or values.read_bytes >= RECORD_BYTES_MAX
             )
-            if is_over or (
-                looked_at and not looked_at % LOOKS_AT_CLOCK and perf_counter() > until_s
-            ):
+            if is_over or (steps and not steps % LOOKS_AT_CLOCK and perf_counter() > until_s):
+                if past is not None and not is_over and not count:
+                    past.pass_over(one.key)  # the next page would look for all changes again
+                    return None
                 # The cursor back is behind the key that comes next, as the end of a range is.
                 return ended(one.key + b"\0" if span.reverse else one.key)
+            if not is_there:
+                continue
+            looked_at += 1
             entry = entry_of(one.key, one.head)
             if 0 < entry.expires_ms <= clock_ms:
                 continue
@@ -124,14 +135,16 @@ def _whole(one: _Found, values: Values) -> Entry:
         return entry_of(one.key, one.row)
     entry = values.entry(one.key, one.head)
     if entry is None:
-        raise Compacted(f"the value that {one.key[:40]!r} had then is not in the log any more")
+        raise Compacted(f"the value that {one.key[:40]!r} had then is no longer in the log")
     return entry
 
 
-def _with_past(state: State, span: Span, past: Past | None) -> Iterator[_Found]:
-    """Iterate over the entries in order, as they are or were. Raises ``Unfinished``."""
+def _with_past(state: State, span: Span, past: Past | None) -> Iterator[tuple[_Found, bool]]:
+    """Iterate over the entries in order, and whether they are or were there: those that were not
+    take time, too. Raises ``Unfinished``."""
     if past is None:
-        yield from _present(state, span, span.first_row, span.end_row)
+        for one in _present(state, span, span.first_row, span.end_row):
+            yield one, True
         return
     end = after_prefix(ENTRY) if past.end is None else ENTRY + past.end
     present = _stopped(_present(state, span, ENTRY + past.begin, end))
@@ -140,10 +153,14 @@ def _with_past(state: State, span: Span, past: Past | None) -> Iterator[_Found]:
     for one, stop in merged:
         if stop is not None:
             raise stop
-        if one.row is None or (
-            not past.is_changed(one.key) and entry_of(one.key, one.head).modified < past.revision
-        ):
-            yield one
+        yield (
+            one,
+            one.row is None
+            or (
+                not past.is_changed(one.key)
+                and entry_of(one.key, one.head).modified < past.revision
+            ),
+        )
 
 
 def _present(state: State, span: Span, begin: bytes, end: bytes) -> Iterator[_Found]:

@@ -65,7 +65,7 @@ def read_page(
     """Return the entries under ``prefix`` from ``cursor`` on: ``limit`` at most, and a MiB.
 
     All are of one moment. There may be fewer, or none, before the last page: a page ends where
-    many rows that are not entries any more were passed over. Raises ``OSError``.
+    many rows that are no longer entries were passed over. Raises ``OSError``.
     """
     limit = max(1, min(limit, PAGE_ENTRIES_MAX))
     begin = ENTRY + max(prefix, cursor or b"")
@@ -129,7 +129,7 @@ def read_changes(
 ) -> Changes | None:
     """Return the changes of some keys from a position on, each with its value.
 
-    None where they, or the values, are not known any more. Raises ``OSError``.
+    None where they, or the values, are no longer known. Raises ``OSError``.
     """
     meta = state.meta
     if position < meta.changes_from:

@@ -1,13 +1,13 @@
 """Rows of entries that a redo wrote lately: keys that are written again need not be read again."""
 
-from collections.abc import Mapping
 from hashlib import blake2b
 from struct import Struct
 from typing import Final, final
 
 from lanemq.wire.kv import HASH_BYTES
 
-from .engines._rows import HASH_MASK
+from ._heads import LARGE_BYTES, Before, second_row
+from .engines._rows import HASH_MASK, HEADS
 
 RECENT_BYTES: Final = 16 << 20
 """Bytes of rows beyond which all are forgotten."""
@@ -34,13 +34,9 @@ class RecentRows:
         self.rows.clear()
         self._size_bytes = 0
 
-    def moved(
-        self, total: bytes, before: Mapping[bytes, bytes | None], rows: Mapping[bytes, bytes | None]
-    ) -> bytes:
-        """Move a sum of hashes by what a batch has changed, and keep the new rows.
-
-        ``before`` are rows of before the batch, None for none; ``rows`` has what they are now.
-        """
+    def moved(self, total: bytes, before: Before, rows: dict[bytes, bytes | None]) -> bytes:
+        """Move a sum of hashes as ``moved_entries`` does, and keep the new rows."""
+        seconds: dict[bytes, bytes | None] = {}
         number, size_bytes, kept = 0, self._size_bytes, self.rows
         from_bytes, begun = int.from_bytes, _BEGUN
         for row_key, old in before.items():
@@ -51,10 +47,14 @@ class RecentRows:
                 size_bytes -= len(was[0])
             else:
                 size_bytes += len(row_key) + ROW_COSTS
-                if old is not None:
+                if isinstance(old, int):
+                    number -= old
+                elif old is not None:
                     hashed = begun()
                     hashed.update(head + old)
                     number -= from_bytes(hashed.digest(), "big")
+            if isinstance(old, int):
+                seconds[HEADS + row_key[1:]] = None
             if new is None:
                 kept.pop(row_key, None)
                 size_bytes -= len(row_key) + ROW_COSTS
@@ -65,6 +65,9 @@ class RecentRows:
             number += now
             kept[row_key] = new, now
             size_bytes += len(new)
+            if len(new) > LARGE_BYTES:
+                seconds[HEADS + row_key[1:]] = second_row(new, now)
+        rows.update(seconds)
         self._size_bytes = size_bytes
         if size_bytes > RECENT_BYTES:
             self.clear()

@@ -88,7 +88,8 @@ class Redo:
         count = len(records)
         try:
             if records:
-                state.redo(taken(perf_counter() + TURN_S, records))
+                until_s = perf_counter() + TURN_S
+                state.redo(taken(until_s, records, lambda: state.is_enough))
                 state.write()
         except OSError:
             state.roll_back()

@@ -1,12 +1,20 @@
 """The part of a history that a policy keeps."""
 
+from itertools import islice
 from typing import Final
 
 from ._log import KvLog
 from ._state import State
+from .engines._rows import CHANGE, after_prefix, change_key
 
 SLACK: Final = 10
 """A history is compacted once it has a tenth more than is to be kept: each time is a record."""
+
+TIGHT: Final = 16
+"""Memory is tight once less than one part in so many is left."""
+HALVED_LEAST: Final = 2000
+"""Fewest changes of a history that is halved; watchers may be some behind, however tight memory
+is."""
 
 
 def history_to_keep(
@@ -27,6 +35,25 @@ def history_to_keep(
         first, end = max(wanted, begin), min(end, meta.next)
         if first < end and now_ms - log.time_of(first) > age_ms + age_ms // SLACK:
             wanted = _first_since(log, first, end, now_ms - age_ms)
+    return wanted if wanted > meta.changes_from else None
+
+
+def tight_bytes(limit_bytes: int) -> int:
+    """Return the bytes beyond which a memory of ``limit_bytes`` is tight."""
+    return limit_bytes - limit_bytes // TIGHT
+
+
+def history_for_room(state: State) -> int | None:
+    """Return the revision that the history of a state should begin at where memory is tight: its
+    later half is kept; None to leave it as it is, which has few changes."""
+    meta = state.meta
+    if meta.changes < HALVED_LEAST or meta.deleted:
+        return None
+    # Not by positions: keep-alives, and writes that were refused, are records without a change.
+    begin, end = change_key(meta.changes_from, 0), after_prefix(CHANGE)
+    keys = (key for key, _ in state.table.items(begin, end))
+    middle = next(islice(keys, meta.changes // 2, None), None)
+    wanted = meta.next if middle is None else int.from_bytes(middle[1:9], "big")
     return wanted if wanted > meta.changes_from else None
 
 

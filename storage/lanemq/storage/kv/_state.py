@@ -4,60 +4,39 @@ It is pure: no clock, no randomness, no knowledge of where rows are kept or wher
 from. The same records make the same rows, byte for byte, whatever is between two batches.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, final
 
-from lanemq.wire import RemoteProtocolError
-from lanemq.wire.kv import (
-    OF_LEASES,
-    Action,
-    Beginning,
-    OpType,
-    TxnAnswer,
-    WriteAnswer,
-    decode_beginning,
-    decode_compact,
-    decode_drop,
-    decode_load,
-    decode_steps,
-    decode_txn,
-    encode_done,
-    plain_put,
-)
+import msgspec
+
+from lanemq.local import get_logger
+from lanemq.wire.kv import OpType, WriteAnswer, encode_done, plain_put
 
 from ._entries import Entries
 from ._expiry import expire_some
-from ._leases import NoLease, TooManyKeys, TooManyLeases
+from ._log import NO_OPERATION
 from ._outcomes import Frozen, LogRecord, Outcome, Status
 from ._recent import RecentRows
 from ._sessions import GENERATION_MS, OpenSessions, Session
-from ._steps import do_lease, do_steps
-from ._sums import NOTHING, moved, state_hash
-from ._txn import TooLarge, do_txn, encode_kept, outcome_again
+from ._steps import do_record
+from ._sums import state_hash
+from ._txn import encode_kept, outcome_again
 from .engines._engine import Batch, Table
 from .engines._rows import (
+    HEADS,
     META,
-    SESSION,
     Meta,
     after_prefix,
     decode_meta,
     encode_row,
 )
 
+LOGGER: Final = get_logger(__name__, by_peers=True)
 # Looked at for each record, and an attribute of an enum takes as long as a small function.
 _APPLIED: Final = Status.APPLIED
-_PUT: Final = Action.PUT
 _PUT_TYPE: Final = OpType.PUT
-_DELETE: Final = Action.DELETE
-_REFUSED: Final = {
-    RemoteProtocolError: Status.IGNORED,
-    TooLarge: Status.TOO_LARGE,
-    NoLease: Status.NO_LEASE,
-    TooManyKeys: Status.TOO_MANY_KEYS,
-    TooManyLeases: Status.TOO_MANY_LEASES,
-}
-"""The kinds of records that are refused before anything is done, by what says so."""
-_ENDS_OF_IMPORTS: Final = frozenset({OpType.CLEAR, OpType.IMPORT, OpType.IMPORTED})
+LOCAL: Final = (OSError, MemoryError, AssertionError, msgspec.MsgspecError)
+"""Errors of this replica, as of a row that cannot be decoded: others can apply the record."""
 
 
 @final
@@ -71,19 +50,32 @@ class State:
         self.table = table
         self._batch = Batch(table)
         self._sessions = OpenSessions(self._batch)
+        self._record: LogRecord = LogRecord(0, 0, NO_OPERATION, b"")
+        self._unwritten: list[LogRecord] = []
+        """Records applied since the last ``write``; one that could not be has no operation here."""
         self._kept = table.get(META)
-        self.meta = decode_meta(self._kept)
+        self.meta = self._kept_meta()
         self._entries = Entries(self._batch, self.meta)
+
+    def _kept_meta(self) -> Meta:
+        meta = decode_meta(self._kept)
+        if not meta.has_heads:  # those of an earlier time, which another version has left behind
+            self._batch.drop(HEADS, after_prefix(HEADS))
+            meta.has_heads = True
+        return meta
 
     def write(self) -> None:
         """Write what was applied since the last call. Raises ``OSError``: then the state is as
         before."""
-        self._put_sessions()
+        self._sessions.put_changed(self.meta)
         self._entries.update_sum()
+        if not self.meta.is_bounded:
+            self.meta.change_bytes = 0  # it is counted from there on
         row = self._batch.rows[META] = encode_row(self.meta)
         try:
             self._batch.write()
             self._kept = row
+            self._unwritten.clear()
         except OSError:
             self.roll_back()
             raise
@@ -92,15 +84,9 @@ class State:
         """Forget what was applied since the last ``write``, half a record perhaps."""
         self._batch.clear()
         self._sessions.clear()
-        self.meta = decode_meta(self._kept)
+        self._unwritten = []
+        self.meta = self._kept_meta()
         self._entries.forget(self.meta)
-
-    def _put_sessions(self) -> None:
-        changes = self._sessions.put_changed()
-        if changes:
-            sums, now = list(self.meta.session_sums), self.meta.generation % 2
-            sums[now] = moved(sums[now], changes)
-            self.meta.session_sums = (sums[0], sums[1])
 
     def follow(self, meta: Meta, *, lost_at: int | None = None) -> None:
         """Set the partition that this is the state of, and the queue that has its records.
@@ -132,15 +118,43 @@ class State:
         self.write()
 
     def apply(self, record: LogRecord) -> Outcome:
-        """Apply the record at ``meta.next``."""
+        """Apply the record at ``meta.next``. Raises ``OSError``."""
+        try:
+            return self._apply(record)
+        except LOCAL:
+            raise
+        except Exception as error:
+            return self._pass_over(error)
+
+    def _pass_over(self, error: Exception) -> Outcome:
+        """Take a record that cannot be applied as no operation, as every replica does."""
+        bad = self._record
+        before = [one for one in self._unwritten if one is not bad]
+        LOGGER.critical(
+            "record %d of the keys %s cannot be applied, and changes nothing: %s: %s",
+            bad.position,
+            self.meta.identity,
+            type(error).__name__,
+            str(error)[:200],
+        )
+        self.roll_back()
+        for record in before:
+            self._apply(record)
+        return self._apply(LogRecord(bad.position, 0, NO_OPERATION, b""))
+
+    def _apply(self, record: LogRecord) -> Outcome:
         meta = self.meta
+        self._record = record
+        self._unwritten.append(record)
         assert record.position >= meta.next, "a record was applied already"
         self._entries.begin(record.position)
         meta.next = record.position + 1
         if record.time_ms > meta.clock_ms:
             meta.clock_ms = record.time_ms
         if meta.clock_ms - meta.generation_ms >= GENERATION_MS:
-            self._begin_generation()
+            self._sessions.begin_generation(meta)
+        if record.bounds and not meta.is_bounded:
+            meta.bounds_from, meta.change_bytes = record.position, 0
         if record.identity and (meta.lost or not meta.identity):
             meta.identity = meta.identity or record.identity
             # What was deleted or lost before is not known, but no record raised a version by more
@@ -158,9 +172,23 @@ class State:
 
     def redo(self, records: Iterable[LogRecord]) -> None:
         """Apply records as ``apply`` does, but without outcomes: no caller waits for old ones."""
+        left = iter(records)
+        while True:
+            try:
+                self._redo(left)
+                return
+            except LOCAL:
+                raise
+            except Exception as error:
+                self._pass_over(error)
+
+    def _redo(self, records: Iterator[LogRecord]) -> None:
         meta, entries, sessions = self.meta, self._entries, self._sessions
+        unwritten = self._unwritten
         changes_max, changed = entries.history.changes_max, dict[str, Session]()
+        change_bytes = entries.history.change_bytes_near
         for record in records:
+            self._record = record
             time_ms, client, sequence = record.time_ms, record.client, record.sequence
             if meta.clock_ms > time_ms:
                 time_ms = meta.clock_ms
@@ -170,17 +198,20 @@ class State:
                 or 0 < meta.next_expiry_ms <= time_ms
                 or time_ms - meta.generation_ms >= GENERATION_MS
                 or meta.changes + 1 >= changes_max
+                or (meta.change_bytes > change_bytes and meta.bounds_from >= 0)
                 or meta.stale_from >= 0
                 or meta.lost
                 or meta.deleted
                 or record.identity
+                or record.bounds
                 or not (
                     session := changed.get(client) or sessions.of(client, meta.generation)
                 ).awaits(sequence)
             ):
                 changed.clear()
-                self.apply(record)
+                self._apply(record)
                 continue
+            unwritten.append(record)
             if client not in changed:
                 sessions.changed(client)
                 changed[client] = session
@@ -189,7 +220,8 @@ class State:
             entries.begin(position)
             meta.next, meta.clock_ms = position + 1, time_ms
             version = entries.put_for_ever(step.key, step.value)
-            session.add(sequence, encode_done(position, version), waits=record.waits)
+            result, is_bounded = encode_done(position, version), meta.bounds_from >= 0
+            session.add(sequence, result, waits=record.waits, is_bounded=is_bounded)
 
     def _outcome(self, record: LogRecord) -> Outcome:
         if self.meta.lost and record.op_type not in (
@@ -200,80 +232,25 @@ class State:
         ):
             return Outcome(Status.LOST, WriteAnswer(False, record.position))
         if not record.client:
-            return self._do(record)
+            return do_record(self._entries, record)
         session = self._sessions.of(record.client, self.meta.generation)
         found = session.find(record.sequence)
         if found is not None:
             return outcome_again(record, found)
         if record.sequence <= session.floor:
             return Outcome(Status.FORGOTTEN, WriteAnswer(False, record.position))
-        outcome = self._do(record)
+        outcome = do_record(self._entries, record)
         if outcome.status is _APPLIED:
-            session.add(record.sequence, encode_kept(outcome.answer), waits=record.waits)
+            is_bounded = self.meta.is_bounded
+            kept = encode_kept(outcome.answer, keys=not is_bounded)
+            session.add(record.sequence, kept, waits=record.waits, is_bounded=is_bounded)
             self._sessions.changed(record.client)
         return outcome
 
-    def _do(self, record: LogRecord) -> Outcome:
-        """Do what a record says. Other processes may have written to its topic: what is no
-        operation does nothing."""
-        if self.meta.deleted:
-            return Outcome(Status.DELETED, WriteAnswer(False, record.position))
-        answer: WriteAnswer | TxnAnswer
-        try:
-            if record.op_type == OpType.LOAD:
-                self._entries.load(decode_load(record.body))
-                answer = WriteAnswer(True, record.position)
-            elif record.op_type == OpType.BEGIN:
-                self._begin(decode_beginning(record.body), record.position)
-                answer = WriteAnswer(True, record.position)
-            elif record.op_type == OpType.DROP:
-                done = self._drop(decode_drop(record.body), record.position)
-                answer = WriteAnswer(done, record.position)
-            elif record.op_type == OpType.COMPACT:
-                revision = decode_compact(record.body)
-                status = self._entries.history.compact(self.meta, revision, record.position)
-                return Outcome(status, WriteAnswer(status is _APPLIED, record.position))
-            elif record.op_type == OpType.TXN:
-                answer = do_txn(self._entries, decode_txn(record.body), record)
-            elif record.op_type in OF_LEASES:
-                done = do_lease(self._entries, self._batch, record)
-                answer = WriteAnswer(done, record.position)
-            else:
-                steps = decode_steps(record.op_type, record.body)
-                if record.op_type in (OpType.CLEAR, OpType.IMPORT):
-                    self._entries.clear()
-                    self.meta.changes_from = record.position + 1
-                if record.op_type in _ENDS_OF_IMPORTS:
-                    self.meta.importing = record.op_type == OpType.IMPORT
-                answer = do_steps(self._entries, steps, record)
-        except tuple(_REFUSED) as error:
-            return Outcome(_REFUSED[type(error)], WriteAnswer(False, record.position))
-        return Outcome(_APPLIED, answer)
-
-    def _begin(self, beginning: Beginning, position: int) -> None:
-        if beginning.position == position:
-            self.meta.partition = beginning.partition
-            self.meta.partitions = beginning.partitions
-
-    def _drop(self, identity: str, position: int) -> bool:
-        """Delete everything, if the namespace is the one that is meant; return whether it is."""
-        if identity != self.meta.identity:
-            return False
-        self._entries.clear()
-        self.meta.changes_from = position + 1
-        self.meta.deleted = True
-        return True
-
-    def _begin_generation(self) -> None:
-        self._put_sessions()
-        meta = self.meta
-        meta.generation += 1
-        meta.generation_ms = meta.clock_ms
-        prefix = SESSION + bytes((meta.generation % 2,))
-        self._batch.drop(prefix, after_prefix(prefix))
-        sums = list(meta.session_sums)
-        sums[meta.generation % 2] = NOTHING
-        meta.session_sums = (sums[0], sums[1])
+    @property
+    def is_enough(self) -> bool:
+        """True once what was applied is to be written, before more is: it will take a while."""
+        return self._sessions.is_enough
 
     @property
     def expired(self) -> int:

@@ -1,7 +1,7 @@
 """The share of a turn of the loop in which records are applied."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Final, TypeVar
 
@@ -12,9 +12,9 @@ rows of these records may take twice as long again."""
 _T = TypeVar("_T")
 
 
-def taken(until_s: float, waiting: deque[_T]) -> Iterator[_T]:
-    """Take from the left, once at least, until it is later than ``until_s``."""
+def taken(until_s: float, waiting: deque[_T], is_enough: Callable[[], bool] = bool) -> Iterator[_T]:
+    """Take from the left, once at least, until it is later than ``until_s``, or enough."""
     while waiting:
         yield waiting.popleft()
-        if perf_counter() > until_s:
+        if perf_counter() > until_s or is_enough():
             break

@@ -25,8 +25,9 @@ from lanemq.wire.kv import (
 )
 
 from ._entries import Entries
+from ._heads import Found
 from ._outcomes import LogRecord, Outcome, Status
-from .engines._rows import HEAD, entry_of, stored
+from .engines._rows import HEAD, entry_with, stored
 
 _FIELDS: Final = msgspec.msgpack.Decoder(list[msgspec.Raw])
 ROWS_BYTES_MAX: Final = 16 << 20
@@ -41,32 +42,42 @@ class TooLarge(Exception):  # noqa: N818 - named for what happened
 
 @final
 class _Rows:
-    """The rows of entries that a transaction looks at, each read once."""
+    """The rows of entries that a transaction looks at, each read once, and each value copied
+    once."""
 
     def __init__(self, entries: Entries) -> None:
         self._entries = entries
-        self._rows: dict[bytes, bytes | None] = {}
+        self._rows: dict[bytes, Found | None] = {}
+        self._values: dict[bytes, bytes] = {}
         self._size_bytes = 0
 
-    def get(self, key: bytes) -> bytes | None:
-        """Return the row of a live entry. Raises ``TooLarge``."""
+    def get(self, key: bytes) -> Found | None:
+        """Return what is known of the row of a live entry. Raises ``TooLarge``."""
         if key in self._rows:
             return self._rows[key]
-        row = self._rows[key] = self._entries.live_row(key)
-        self._size_bytes += len(row or b"")
+        row = self._rows[key] = self._entries.live(key)
+        self._size_bytes += 0 if row is None else row.size_bytes
         if self._size_bytes > ROWS_BYTES_MAX:
             raise TooLarge
         return row
 
+    def value(self, key: bytes, row: Found) -> bytes:
+        """Return the value in the row of an entry."""
+        value = self._values.get(key)
+        if value is None:
+            value = self._values[key] = self._entries.row(key, row)[HEAD.size :]
+        return value
+
     def changed(self, key: bytes) -> None:
         """Note that an operation has written an entry."""
-        self._rows[key] = self._entries.live_row(key)
+        self._rows[key] = self._entries.live(key)
+        self._values.pop(key, None)
 
 
 def do_txn(entries: Entries, txn: Txn, record: LogRecord) -> TxnAnswer:
     """Do the transaction of a record. Raises ``TooLarge``, ``NoLease``, ``TooManyKeys``."""
     rows = _Rows(entries)
-    holds = all(_holds(one, rows.get(one.key)) for one in txn.compares)
+    holds = all(_holds(one, rows) for one in txn.compares)
     operations, first = (txn.then, 0) if holds else (txn.otherwise, len(txn.then))
     for one in operations:  # nothing is done before all of them are known to be small enough
         rows.get(one.key)
@@ -79,7 +90,7 @@ def do_txn(entries: Entries, txn: Txn, record: LogRecord) -> TxnAnswer:
     results, left_bytes = [], PAGE_BYTES_MAX
     for number, one in enumerate(operations, first):
         if one.kind is OperationKind.GET:
-            result = _read(one.key, rows.get(one.key), left_bytes)
+            result = _read(one.key, rows, left_bytes)
             if result.entry is not None:
                 left_bytes -= len(result.entry.value)
         else:
@@ -89,47 +100,51 @@ def do_txn(entries: Entries, txn: Txn, record: LogRecord) -> TxnAnswer:
     return TxnAnswer(holds, record.position, results=tuple(results))
 
 
-def _write(entries: Entries, one: Operation, row: bytes | None, number: int) -> OperationResult:
+def _write(entries: Entries, one: Operation, row: Found | None, number: int) -> OperationResult:
     if one.kind is OperationKind.PUT:
         return OperationResult(entries.put(one.step, row, number))
     if row is None:
         return OperationResult()
-    version = stored(row).version
     entries.remove(one.key, row, ChangeKind.DELETE)
-    return OperationResult(version)
+    return OperationResult(stored(row.head).version)
 
 
-def _read(key: bytes, row: bytes | None, left_bytes: int) -> OperationResult:
+def _read(key: bytes, rows: _Rows, left_bytes: int) -> OperationResult:
+    row = rows.get(key)
     if row is None:
         return OperationResult()
-    is_cut = len(row) - HEAD.size > left_bytes
-    entry = entry_of(key, row[: HEAD.size] if is_cut else row)
+    is_cut = row.size_bytes - HEAD.size > left_bytes
+    value = b"" if is_cut else rows.value(key, row)
+    entry = entry_with(key, value, *HEAD.unpack(row.head))
     return OperationResult(entry.version, entry, is_cut)
 
 
-def _holds(compare: Compare, row: bytes | None) -> bool:
+def _holds(compare: Compare, rows: _Rows) -> bool:
+    row = rows.get(compare.key)
     if compare.target is Target.VALUE:
-        return row is not None and compare.holds(row[HEAD.size :])
+        return row is not None and compare.holds(rows.value(compare.key, row))
     if row is None:
         return compare.holds(0)
     if compare.target is Target.EXISTS:
         return compare.holds(1)
-    head = stored(row)
+    head = stored(row.head)
     if compare.target is Target.LEASE:
         return compare.holds(head.lease)
     is_version = compare.target is Target.VERSION
     return compare.holds(head.version if is_version else head.modified + 1)
 
 
-def encode_kept(answer: TxnAnswer | WriteAnswer) -> bytes:
+def encode_kept(answer: TxnAnswer | WriteAnswer, *, keys: bool) -> bytes:
     """Encode an answer for its writer's session: values there were, and long ones that were read,
-    are left out."""
+    are left out, and without ``keys`` the keys of these, too: the repeated request has them."""
     if isinstance(answer, WriteAnswer):
         if answer.value is not None:
             answer = WriteAnswer(answer.done, answer.position, answer.results)
         return encode_answer(answer)
     encoded = encode_answer(answer)
-    return encoded if len(encoded) <= KEPT_BYTES_MAX else encode_answer(answer.without_values())
+    if len(encoded) <= KEPT_BYTES_MAX:
+        return encoded
+    return encode_answer(answer.without_values(keys=keys))
 
 
 def outcome_again(record: LogRecord, kept: bytes) -> Outcome:
@@ -148,8 +163,9 @@ def _decode_kept(op_type: str, body: bytes, kept: bytes) -> TxnAnswer | WriteAns
     try:
         if op_type == OpType.TXN:
             txn = decode_txn(body)
-            expected = len(txn.then if answer.done else txn.otherwise)
-            return answer if is_txn and len(answer.results) == expected else None
+            operations = txn.then if answer.done else txn.otherwise
+            is_its = is_txn and len(answer.results) == len(operations)
+            return answer.with_keys(operations) if is_its else None
         expected = _count(op_type, body)
     except RemoteProtocolError:
         return None  # one that was done could be read

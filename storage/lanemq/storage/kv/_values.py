@@ -47,7 +47,7 @@ class Values:
         return self._steps[step].value
 
     def entry(self, key: bytes, head: bytes) -> Entry | None:
-        """Return the entry that had a head; None where its value is not known any more."""
+        """Return the entry that had a head; None where its value is no longer known."""
         position = entry_of(key, head).modified
         if position != self._position and not self._read(position):
             return None

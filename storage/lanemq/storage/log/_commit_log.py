@@ -103,7 +103,7 @@ class CommitLog:
         self.segments.write(self.end, bytes(min(size_bytes, room)))
 
     def read(self, position: int, size_bytes: int) -> bytes | None:
-        """Return bytes below ``end``; None where the log does not have all of them any more."""
+        """Return bytes below ``end``; None where the log no longer has all of them."""
         if position + size_bytes > self.end or size_bytes <= 0:
             return None
         data = self._tail.read(position, size_bytes)

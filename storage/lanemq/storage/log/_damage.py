@@ -117,7 +117,7 @@ class KnownDamage:
         """Log the amount of damage, if it has grown since the last log line."""
         if self.pieces > TOLD_MAX:
             LOGGER.warning(
-                "%d pieces of the log are damaged: `lanemq store verify` names them all",
+                "%d pieces of the log are damaged: a check of the store names them all",
                 self.pieces,
             )
 

@@ -127,7 +127,7 @@ class Segments:
             return (
                 f"{made}. It is the only file there, so it may have been cut short as well: then"
                 " put another copy in its place; files of queues and of the key index are made"
-                " again by `lanemq store repair`"
+                " again by `repair_store`"
             )
         return "the files have several sizes: put another copy of this one in its place"
 

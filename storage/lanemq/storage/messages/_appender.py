@@ -1,7 +1,7 @@
 """The write path: messages in, records out.
 
 ``put`` only makes the record; ``write`` writes all records since the last one with one call. Then
-a server may answer, for what is written is not lost any more; ``Dispatcher`` makes it visible.
+a server may answer, for what is written can no longer be lost; ``Dispatcher`` makes it visible.
 Source: RocketMQ 4.9.8, CommitLog.asyncPutMessage.
 """
 
@@ -43,6 +43,7 @@ TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK
 COMMIT: Final = SysFlag.TRANSACTION_COMMIT
 MULTI: Final = b"INNER_MULTI_"
 """The beginning of the names of properties about light queues."""
+INDEX_FULL: Final = "too many keys of messages wait for the key index"
 ONE_MESSAGE: Final = ~SysFlag.INNER_BATCH
 """The flags of what is appended here: a record holds one message, which has a place in its queue.
 Dispatch from the log goes by the flags, so what a client says of them must not decide that."""
@@ -101,12 +102,12 @@ class Appender:
         return self.reason
 
     def put(self, message: NewMessage) -> Put:
-        if self.reason:
-            raise StoreUnwritable(self.reason)
+        if self.reason or self.dispatcher.is_index_full:
+            raise StoreUnwritable(self.reason or INDEX_FULL)
         queue = self._by_key.get((message.topic, message.queue_id))
         if queue is None:
             queue = self._queue(message.topic, message.queue_id)
-        if MULTI in message.properties:
+        if message.properties.find(MULTI) >= 0:  # `in` makes an error first, in Python 3.11
             return self._put_with_lights(message, queue)
         size = self._record_bytes(message, len(queue.topic_data))
         log = self._log
@@ -156,12 +157,12 @@ class Appender:
         Their common parts are looked up and checked once.
         Source: RocketMQ 4.9.8, CommitLog.asyncPutMessages.
         """
-        if self.reason:
-            raise StoreUnwritable(self.reason)
+        if self.reason or self.dispatcher.is_index_full:
+            raise StoreUnwritable(self.reason or INDEX_FULL)
         if batch.sys_flag & TRANSACTION_MASK:
             raise MessageIllegal("a batch cannot be part of a transaction")
         entries = batch.entries
-        if any(MULTI in entry.properties for entry in entries):
+        if any(entry.properties.find(MULTI) >= 0 for entry in entries):
             batch = msgspec.structs.replace(batch, entries=[_in_no_light(one) for one in entries])
             entries = batch.entries
         key = batch.topic, batch.queue_id
@@ -256,10 +257,11 @@ class Appender:
         self.write()
         self.dispatcher.dispatch()
 
-    def write(self) -> None:
+    def write(self) -> bool:
+        """Write what was put to the log; returns whether there was anything."""
         pending = self._pending
         if not pending:
-            return
+            return False
         self._pending = []
         try:
             self._log.commit()
@@ -273,6 +275,7 @@ class Appender:
             reason = self.failed("the commit log cannot be written", error)
             raise StoreUnwritable(reason) from error
         self.dispatcher.written += pending
+        return True
 
 
 def _in_no_light(entry: BatchEntry) -> BatchEntry:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, final
 
 from .._layouts import pack_unit
 from .._statistics import Counters
+from ..index._backlog import BACKLOG_FULL
 from ..index._index import Index
 from ._messages import Appended
 
@@ -56,6 +57,11 @@ class Dispatcher:
     def is_behind(self) -> bool:
         """True while something written is not dispatched yet."""
         return bool(self.written)
+
+    @property
+    def is_index_full(self) -> bool:
+        """True if so many keys wait for the key index that it takes no more."""
+        return self._index is not None and self._index.waiting.keys > BACKLOG_FULL
 
     def awaits(self, log_position: int) -> bool:
         """Return whether a written record that begins there will come into a queue."""

@@ -111,7 +111,7 @@ class QueueRuns:
         self._data = b""
 
     def read(self, position: int, size_bytes: int) -> bytes | None:
-        """Return the bytes of a unit's record; None where the log does not have them any more."""
+        """Return the bytes of a unit's record; None where the log no longer has them."""
         if size_bytes <= 0:  # a damaged unit
             return None
         at = position - self._begin

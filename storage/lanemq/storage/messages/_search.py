@@ -27,6 +27,18 @@ class KeySearch:
         self._index = index
         self._reader = reader
 
+    @property
+    def is_behind(self) -> bool:
+        """True if so many keys wait for the index that the senders of more have to wait, too.
+
+        Far beyond that ``Store.put`` raises ``StoreUnwritable``."""
+        return self._index is not None and self._index.waiting.is_behind
+
+    async def caught_up(self) -> None:
+        """Wait until the index is no longer behind, or cannot be written."""
+        if self._index is not None:
+            await self._index.waiting.caught_up()
+
     def whole(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int
     ) -> QueryResult:

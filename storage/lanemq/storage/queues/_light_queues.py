@@ -49,7 +49,7 @@ class SkippedLightQueues:
             LOGGER.warning(
                 "light queues that lack messages of the log: %d, of which %s ends at %d, and the"
                 " message at %d of the log has offset %d there, for %s. Before anything more is"
-                " sent to them: stop, `lanemq store repair %s`, and start with both settings",
+                " sent to them: stop, repair the store in %s, and start with both settings",
                 len(lacking),
                 topic,
                 end,

@@ -14,9 +14,10 @@ import trio
 from .._errors import MessageIllegal, StoreCorrupted
 from .._layouts import Unit
 from ..disk._files import Files
-from ..log._segments import Segments, is_segment_name
+from ..log._segments import Segments
 from .files._bounds import KeptBounds, QueueBounds
 from .files._consume_queue import FileConsumeQueue
+from .files._removed import AT_ONCE_MAX, RemovedQueues, remove_empty, remove_queue
 
 NAME_BYTES_MAX = 255
 QUEUE_ID_MAX = 2**31 - 1
@@ -96,6 +97,7 @@ class QueueTable:
         self._of_topic: dict[str, list[FileConsumeQueue]] = {}
         self._unwritten: dict[FileConsumeQueue, None] = {}
         self._bounds = KeptBounds(self._queues)
+        self.removed = RemovedQueues(files, directory)
 
     def __iter__(self) -> Iterator[FileConsumeQueue]:
         return iter(list(self._queues.values()))
@@ -242,31 +244,29 @@ class QueueTable:
     def remove_topic(self, topic: str) -> int:
         """Remove the queues of a topic and their files; returns how many queues there were.
 
-        Files that are not a queue's stay, and with them their directories.
+        Files that are not a queue's stay, and with them their directories. Those of a topic with
+        many queues are left to ``removed``. Raises ``OSError``.
         """
-        removed = 0
-        for entry in self._files.entries(self.directory / topic):
-            if entry.is_directory and is_queue_name(entry.name):
-                self._remove_files(self.directory / topic / entry.name)
-                removed += (topic, int(entry.name)) not in self._queues
-        for queue in self._of_topic.pop(topic, []):
+        directory, known = self.directory / topic, self._of_topic.get(topic, [])
+        names = [
+            entry.name
+            for entry in self._files.entries(directory)
+            if entry.is_directory and is_queue_name(entry.name)
+        ]
+        if len(names) > AT_ONCE_MAX:
+            self.removed.take(directory)
+        else:
+            for name in names:
+                remove_queue(self._files, directory / name)
+            remove_empty(self._files, directory)
+        removed = len({(topic, int(name)) for name in names} - self._queues.keys()) + len(known)
+        for queue in known:
             queue.close()
             del self._queues[topic, queue.queue_id]
             self._unwritten.pop(queue, None)
-            removed += 1
+        self._of_topic.pop(topic, None)
         self._bounds.forget(topic)
-        self._remove_empty(self.directory / topic)
         return removed
-
-    def _remove_files(self, directory: Path) -> None:
-        for entry in self._files.entries(directory):
-            if is_segment_name(entry.name):
-                self._files.remove(directory / entry.name)
-        self._remove_empty(directory)
-
-    def _remove_empty(self, directory: Path) -> None:
-        if self._files.exists(directory) and not self._files.entries(directory):
-            self._files.remove(directory)
 
 
 def digest_of_files(files: Files, directory: Path, *, file_bytes: int) -> str:

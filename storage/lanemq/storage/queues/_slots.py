@@ -39,7 +39,7 @@ def expected_at(
     queue: FileConsumeQueue, log_position: int, *, log_begin: int, is_right: Callable[[int], bool]
 ) -> tuple[int, int] | None:
     """Return the slot for a message at a position of the log, by the message before it in the
-    queue, and that one's position; None where the log does not have it any more, or says that it
+    queue, and that one's position; None where the log no longer has it, or says that it
     belongs elsewhere."""
     if queue.log_end <= log_begin:
         return None  # a queue whose messages have expired may go on anywhere

@@ -39,6 +39,6 @@ class KnownByFiles:
         return unit.log_position >= position
 
     def forget(self) -> None:
-        """Stop judging: the files are not in use any more."""
+        """Stop judging: the files are no longer in use."""
         self.until = 0
         self._oldest.clear()

@@ -1,6 +1,6 @@
 """Queue files that are missing from a store at rest: found, and made again.
 
-Without them messages could not be read any more, and their offsets would be given out again, as
+Without them messages could no longer be read, and their offsets would be given out again, as
 happens at Apache. Missing files show: a stop leaves a digest of where the queues begin and
 end, each watermark of the files leaves their bounds as of its position, and the newest records,
 which a start looks at anyway, must have their units. The log tells of each message to which queue
@@ -26,9 +26,9 @@ from ..log._records import RECORD_BYTES_MIN
 from ..log._segments import Segments
 from ..queues._queues import QueueTable
 from ..tables._config_tables import TOPIC_MEMBER
+from ..tables._contents import parse_contents
 from ..tables._document import Document
 from ..tables._offset_tables import OFFSET_MEMBER, SEPARATOR
-from ..tables._table import parse_contents
 from ._redo import FileRedo
 
 LOGGER = get_logger(__name__)
@@ -214,7 +214,7 @@ class MissingUnits:
     def _refuse(self, *, allowed: bool) -> None:
         text = (
             f"{self._queues.directory}: files of queues are missing since the last stop, and the"
-            " log has not all of their messages any more: new messages would get offsets that"
+            " log no longer has all of their messages: new messages would get offsets that"
             " were given out before, and groups would pass over them"
         )
         if not allowed:

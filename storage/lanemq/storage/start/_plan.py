@@ -96,7 +96,7 @@ class StartPlan:
     counts_rows: bool
     """Counts the rows, as another broker may have written many."""
     cuts_rows: bool
-    """Cuts rows behind the watermark, whose messages may not be there any more."""
+    """Cuts rows behind the watermark, whose messages may no longer be there."""
 
     @property
     def reads_rows(self) -> bool:

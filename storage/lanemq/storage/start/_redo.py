@@ -12,7 +12,7 @@ from .._errors import MessageIllegal
 from .._layouts import BLANK_SIZE
 from ..derive._sequence import UnitTarget
 from ..derive._units import Derivation, DerivedUnit
-from ..index._index import Index
+from ..index._index import TURN_MAX, Index
 from ..log._damage import walk_over_damage
 from ..log._records import Record
 from ..log._segments import Segments
@@ -68,6 +68,8 @@ class KeyRedo:
             record.properties,
         )
         self._index.submit((message,))
+        if self._index.waiting.is_behind:  # messages with more keys than are indexed as they come
+            self._index.drain(TURN_MAX)
 
     def truncate(self, log_end: int) -> int:
         if self._index.newest[1] >= log_end > 0:
@@ -102,7 +104,7 @@ class FileRedo:
         self._older: dict[tuple[str, int], dict[int, DerivedUnit]] | None = None
         self.watermark = watermark
         self.moved = 0
-        """Number of units in wrong slots, or of messages that are not the queue's any more."""
+        """Number of units in wrong slots, or of messages that are no longer the queue's."""
 
     def take(self, record: Record, decided_to: int) -> None:
         """Do nothing: only units count here."""

@@ -140,7 +140,7 @@ def check_covered(queues: QueueTable, *, begin: int, filled: int, allowed: bool)
         return
     lost = (
         f"{messages} messages of {lacking} queues are in the queue files but not in RocksDB"
-        f" ({first}), and could not be read any more"
+        f" ({first}), and could no longer be read"
     )
     if allowed:
         LOGGER.warning("%s: rocksdbCQAllowUncovered accepts that", lost)
@@ -148,7 +148,6 @@ def check_covered(queues: QueueTable, *, begin: int, filled: int, allowed: bool)
     raise StartRefused(
         f"storeType=defaultRocksDB: {lost}. Choose one: (1) storeType=default with"
         " rocksdbCQDoubleWriteEnable=true and rocksdbCQBackfillEnable=true, until"
-        " 'lanemq store diff-consume-queue' finds no difference; (2) stop the broker and run"
-        " 'lanemq store convert DIR --to rocksdb'; (3) rocksdbCQAllowUncovered=true starts"
-        " without these messages."
+        " `diff_store` finds no difference; (2) `convert_to_rocksdb` while no broker runs;"
+        " (3) rocksdbCQAllowUncovered=true starts without these messages."
     )

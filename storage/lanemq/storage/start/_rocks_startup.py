@@ -93,7 +93,7 @@ class RocksStartup:
         end = min(written, end)
         if self._plan.cuts_rows and end <= index.table.newest_position <= end + COUNT_FROM_BYTES:
             # Rows that a crash left behind the watermark; the log may have been cut and have
-            # grown again since, and they would name messages that are not there any more.
+            # grown again since, and they would name messages that are no longer there.
             index.rows.truncate(end)
             index.table.load()
         return end

@@ -5,6 +5,7 @@ Source: RocketMQ 4.9.8, TopicConfigManager, SubscriptionGroupManager.
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, final
 
@@ -38,7 +39,7 @@ class _ConfigTable(Table, Generic[Config]):
             except RemoteProtocolError as error:
                 raise self._invalid(name, error) from error
             self._place(name)
-        self._encode_some()  # encoded now, not in a later turn of the loop
+        self._encode_all()  # encoded now, not in a later turn of the loop
         self.others_written()
 
     @property
@@ -91,7 +92,7 @@ class _ConfigTable(Table, Generic[Config]):
             self._persist_one(name)
 
     def entries(self) -> object:
-        self._encode_some()
+        self._encode_all()  # what came with a member beside the table: it is in one write with it
         return fastjson.WrittenObject(self._texts.values(), levels=ENTRY_LEVELS)
 
     def _encode(self, key: str) -> int:
@@ -132,9 +133,17 @@ class TopicTable(_ConfigTable[TopicConfig]):
         return self._others.get(name)
 
     def _encode_other(self, name: str, value: object) -> object:
-        known = self._members_written.get(name)
-        if known is None or not isinstance(value, dict):
+        if name not in self._members_written or not isinstance(value, dict):
             return super()._encode_other(name, value)
+        self._members_written[name], written = self._member_written(name, value)
+        return written
+
+    def _member_written(
+        self, name: str, value: dict[str, object]
+    ) -> tuple[dict[str, tuple[object, bytes]], fastjson.WrittenObject]:
+        """Encode the entries of a member that are other objects than before; return all, and the
+        member."""
+        known = self._members_written.get(name, {})
         written: dict[str, tuple[object, bytes]] = {}
         for key, entry in value.items():
             if entry is None:
@@ -143,23 +152,34 @@ class TopicTable(_ConfigTable[TopicConfig]):
             if found is None or found[0] is not entry:
                 found = entry, fastjson.dump_named(key, entry, levels=ENTRY_LEVELS)
             written[key] = found
-        self._members_written[name] = written
         texts = (text for _, text in written.values())
-        return fastjson.WrittenObject(texts, levels=ENTRY_LEVELS)
+        return written, fastjson.WrittenObject(texts, levels=ENTRY_LEVELS)
+
+    def _encode_member(
+        self, name: str, value: object
+    ) -> tuple[dict[str, tuple[object, bytes]], object] | None:
+        """Encode a member ahead of its write; in a thread, in which nothing here may change."""
+        self.backend.prepare({**self._others, name: value})
+        if not self.backend.writes_all or not isinstance(value, dict):
+            return None
+        return self._member_written(name, value)
 
     async def put_member(
         self, name: str, value: object, configs: Iterable[TopicConfig] = ()
     ) -> None:
         """Replace the member ``name``, and topics with it, durably and in one write.
 
-        ``value`` is plain JSON and must not be changed any more. Of an object, only those entries
-        are written again that are other objects than before. Raises ``OSError``; then all is as it
-        was before.
+        ``value`` is plain JSON and must no longer be changed. Of an object, only those entries
+        are encoded again that are other objects than before, in a thread: their time grows with
+        the whole member. Raises ``OSError``; then all is as it was before.
         """
+        encoded = await self.backend.beside(partial(self._encode_member, name, value))
         old_value, new = self._others.get(name), list(configs)
         old = {config.topic_name: self._configs.get(config.topic_name) for config in new}
         self._others[name] = value
         self._members_written.setdefault(name, {})
+        if encoded is not None:
+            self._members_written[name], self._others_known[name] = encoded[0], (value, encoded[1])
         self.others_changed = True
         for config in new:
             self._set(config.topic_name, config)

@@ -6,16 +6,20 @@ Source: RocketMQ 4.9.8, ConfigManager and MixAll.string2File.
 """
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import final
+from typing import TypeVar, final
 
 from lanemq.local import get_logger
 from lanemq.wire import RemoteProtocolError, fastjson
 
 from .._errors import ConfigInvalid
 from ..disk._files import Files
+from ..disk._real_files import RealFiles
+from ..disk._threads import in_thread
 
 LOGGER = get_logger(__name__)
+_T = TypeVar("_T")
 MAX_BYTES = 1 << 30
 MAX_DEPTH = 2 * fastjson.MAX_DEPTH
 """Depth limit of the JSON: a request's body may lie some levels deeper in the file."""
@@ -92,6 +96,10 @@ class Document:
         temporary = self.path.with_name(self.path.name + ".tmp")
         self._files.write_all(temporary, b"".join(_parts(members)))
         self._put_in_place(temporary)
+
+    async def beside(self, call: Callable[[], _T]) -> _T:
+        """Call in a thread, as the files are written; at once where they are not real ones."""
+        return await in_thread(call) if isinstance(self._files, RealFiles) else call()
 
     async def write_off_loop(self, members: dict[str, object]) -> None:
         """Do ``write`` with the members as of now, while the loop serves others.

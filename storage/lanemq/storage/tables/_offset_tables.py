@@ -5,7 +5,7 @@ Source: RocketMQ 4.9.8, ConsumerOffsetManager, ScheduleMessageService.
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import Any, final
+from typing import Any, Final, final
 
 from lanemq.wire import fastjson
 
@@ -14,6 +14,8 @@ from ._table import ENTRY_LEVELS, Backend, Table
 OFFSET_MEMBER = "offsetTable"
 GROUP_TOPIC_MAP = "groupTopicMap"
 SEPARATOR = "@"
+TOPIC_PLACES: Final = 8
+"""Places of a group's topic, beside one for each of its queues."""
 
 
 @final
@@ -26,9 +28,15 @@ class OffsetTable(Table):
     def __init__(self, backend: Backend, clock_ms: Callable[[], int]) -> None:
         super().__init__(backend, clock_ms)
         self._groups: dict[str, dict[str, dict[int, int]]] = {}
+        self._of_topics: dict[str, dict[str, None]] = {}
+        """The groups of each topic, so that a question about one does not go through all groups."""
+        self._places: dict[str, int] = {}
+        self.places = 0
+        """Size of all offsets: one for each, and ``TOPIC_PLACES`` for each topic of a group."""
         self._unnamed: dict[str, Any] = {}  # entries whose name is not topic@group
         self._texts: dict[str, dict[str, bytes]] = {}
-        """The members of the file, in the order of ``_groups``; of stale ones, their places."""
+        """The members of the file, in the order of ``_groups``; of those that never
+        were encoded, their places."""
         self._unnamed_texts: list[bytes] = []
         self._topics_texts: dict[str, bytes] = {}
         """The members of ``GROUP_TOPIC_MAP``, in the same order."""
@@ -44,11 +52,13 @@ class OffsetTable(Table):
                 offsets = {int(queue_id): int(offset) for queue_id, offset in queues.items()}
             except (AttributeError, TypeError, ValueError) as error:
                 raise self._invalid(name, error) from error
-            self._add(group, topic).update(offsets)
+            there = self._add(group, topic)
+            self._count(group, len(offsets.keys() - there.keys()))
+            there.update(offsets)
         if self.backend.writes_all:  # encoded now, not in a later turn of the loop
             kept = ((name, value) for name, value in self._unnamed.items() if value is not None)
             self._unnamed_texts = [_member(name, value) for name, value in kept]
-            self._encode_some()
+            self._encode_all()
             self.others_written()
             self._dirty = False
 
@@ -65,16 +75,33 @@ class OffsetTable(Table):
         queues = self._groups.get(group, {}).get(topic)
         if queues is None:
             queues = self._add(group, topic)
+        elif (group, topic) in self._waiting:  # the write in progress has it as it was
+            self._encode((group, topic))
+            del self._waiting[group, topic]
+        if queue_id not in queues:
+            self._count(group, 1)
         queues[queue_id] = offset
         self._note(group, topic)
 
     def _add(self, group: str, topic: str) -> dict[int, int]:
-        queues = self._groups.setdefault(group, {}).setdefault(topic, {})
+        topics = self._groups.setdefault(group, {})
+        if topic not in topics:
+            topics[topic] = {}
+            self._count(group, TOPIC_PLACES)
+        self._of_topics.setdefault(topic, {})[group] = None
         if self.backend.writes_all:
             self._texts.setdefault(group, {}).setdefault(topic, b"")
             self._note(group, topic)
             self._note_topics(group)
-        return queues
+        return topics[topic]
+
+    def _count(self, group: str, places: int) -> None:
+        self.places += places
+        self._places[group] = self._places.get(group, 0) + places
+
+    def places_of(self, group: str) -> int:
+        """Return what a group has of ``places``."""
+        return self._places.get(group, 0)
 
     def _note(self, group: str, topic: str) -> None:
         if self.backend.writes_all:
@@ -96,18 +123,28 @@ class OffsetTable(Table):
         return tuple(self._groups.get(group, ()))
 
     def groups_of(self, topic: str) -> tuple[str, ...]:
-        return tuple(group for group, topics in self._groups.items() if topic in topics)
+        return tuple(self._of_topics.get(topic, ()))
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics in which any group has offsets."""
+        return tuple(self._of_topics)
 
     def remove(self, group: str, topic: str) -> None:
         """Remove the offsets of a group in a topic."""
         topics = self._groups.get(group, {})
-        if topics.pop(topic, None) is None:
+        queues = topics.pop(topic, None)
+        if queues is None:
             return
+        self._count(group, -TOPIC_PLACES - len(queues))
+        del self._of_topics[topic][group]
+        if not self._of_topics[topic]:
+            del self._of_topics[topic]
         self._note(group, topic)
         self._note_topics(group)
         self._texts.get(group, {}).pop(topic, None)
         if not topics:
-            for table in (self._groups, self._texts, self._topics_texts):
+            for table in (self._groups, self._texts, self._topics_texts, self._places):
                 table.pop(group, None)
 
     def remove_group(self, group: str) -> None:
@@ -127,9 +164,9 @@ class OffsetTable(Table):
             self._step()  # one step per write: 5.x takes over only what has a version above its own
 
     def entries(self) -> object:
-        self._encode_some()
         named = chain.from_iterable(map(dict.values, self._texts.values()))
-        return fastjson.WrittenObject(chain(self._unnamed_texts, named), levels=ENTRY_LEVELS)
+        texts = filter(None, chain(self._unnamed_texts, named))
+        return fastjson.WrittenObject(texts, levels=ENTRY_LEVELS)
 
     def _named(self) -> Iterator[tuple[str, dict[int, int]]]:
         for group, topics in self._groups.items():
@@ -168,8 +205,7 @@ class OffsetTable(Table):
     def others_written(self) -> dict[str, object]:
         others = super().others_written()
         if GROUP_TOPIC_MAP in others:
-            self._encode_some()
-            members = self._topics_texts.values()
+            members = filter(None, self._topics_texts.values())
             others[GROUP_TOPIC_MAP] = fastjson.WrittenObject(members, levels=ENTRY_LEVELS)
         return others
 

@@ -12,17 +12,17 @@ Source: RocketMQ 4.9.8, ConfigManager.
 from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, final
+from typing import Any, Final, Protocol, TypeVar, final
 
 import trio
 
-from lanemq.wire import RemoteProtocolError, fastjson
+from lanemq.wire import fastjson
 from lanemq.wire.bodies import DataVersion
 
 from .._errors import ConfigInvalid
+from ._contents import DATA_VERSION, Contents, parse_contents
 from ._document import Document
 
-DATA_VERSION: Final = "dataVersion"
 ENTRY_LEVELS: Final = 2
 """Number of JSON objects around an entry in its file."""
 SLICE_BYTES: Final = 32 << 10
@@ -31,14 +31,7 @@ SLICE_ROWS: Final = 500
 """Rows of a database that a turn of the loop writes, a few milliseconds' worth."""
 
 
-class Contents(NamedTuple):
-    """The content of a table, as JSON values."""
-
-    entries: dict[str, Any]
-    version: DataVersion | None
-    """The version of the data; None where it was never written."""
-    others: dict[str, Any]
-    """The members beside the table itself."""
+_T = TypeVar("_T")
 
 
 class Backend(Protocol):
@@ -84,20 +77,11 @@ class Backend(Protocol):
     async def sync(self) -> None:
         """Wait until everything written is durable. Raises ``OSError``."""
 
+    async def beside(self, call: Callable[[], _T]) -> _T:
+        """Call in a thread, where others wait for the event loop."""
 
-def parse_contents(members: dict[str, Any], member: str, path: Path) -> Contents:
-    """Parse a JSON file whose table is in ``member``. Raises ``ConfigInvalid``."""
-    others = dict(members)
-    table = others.pop(member, None)
-    version = others.pop(DATA_VERSION, None)
-    table = {} if table is None else table
-    if not isinstance(table, dict):
-        raise ConfigInvalid(f"{path}, {member}: it is not an object")
-    try:
-        parsed = DataVersion.from_json(version) if version is not None else None
-    except RemoteProtocolError as error:
-        raise ConfigInvalid(f"{path}, {DATA_VERSION}: {error}") from error
-    return Contents(table, parsed, others)
+    def prepare(self, others: dict[str, object]) -> None:
+        """Encode members beside the table ahead of a ``write`` of them, in any thread."""
 
 
 def _members(member: str, source: "Table") -> dict[str, object]:
@@ -143,6 +127,12 @@ class JsonBackend:
     async def sync(self) -> None:
         await self.document.sync()
 
+    async def beside(self, call: Callable[[], _T]) -> _T:
+        return await self.document.beside(call)
+
+    def prepare(self, others: dict[str, object]) -> None:
+        """Do nothing: the table keeps its members as the file has them."""
+
 
 class Table:
     """A table: entries by name, the version of the data, and the changes still to be written."""
@@ -158,6 +148,7 @@ class Table:
         self._changed: dict[str, None] = {}  # the names, in the order of their changes
         self._stale: dict[Any, None] = {}
         """Keys of entries to encode, where every write writes the whole table."""
+        self._waiting: dict[Any, None] = {}  # of these, what the write in progress has to encode
         self._dirty = False
         self._in_flight = False
         """True while an older state than the last changes is being written in a thread."""
@@ -184,7 +175,7 @@ class Table:
         self.data_version = self.data_version.next(self._clock_ms())
 
     def entries(self) -> object:
-        """Return all entries as one object, as they are written: for ``fastjson.dumps``."""
+        """Return all entries as one object for ``fastjson.dumps``, as of the begin of the write."""
         raise AssertionError("every table says what its entries are")
 
     def values(self) -> Mapping[Any, object]:
@@ -219,19 +210,26 @@ class Table:
         """Encode one entry, if it is still there; return the bytes that it has."""
         raise AssertionError("every table with stale entries encodes them")
 
-    def _encode_some(self, size_bytes: int | None = None) -> int:
-        """Encode stale entries, about as many as given; return their number."""
-        before, left = len(self._stale), size_bytes
-        while self._stale and (left is None or left > 0):
-            key, _ = self._stale.popitem()
+    def _begin_encoding(self) -> None:
+        """Let all entries that are stale now wait to be encoded."""
+        self._stale.update(self._waiting)
+        self._waiting, self._stale = self._stale, {}
+
+    def _encode_all(self) -> None:
+        self._begin_encoding()
+        while self._waiting:
+            self._encode_some()
+
+    def _encode_some(self) -> None:
+        """Encode a slice of those that wait."""
+        left = SLICE_BYTES
+        while self._waiting and left > 0:
+            key, _ = self._waiting.popitem()
             try:
-                encoded = self._encode(key)
+                left -= self._encode(key)
             except BaseException:
-                self._stale[key] = None
+                self._waiting[key] = None
                 raise
-            if left is not None:
-                left -= encoded
-        return before - len(self._stale)
 
     async def persist_in_turns(self) -> None:
         """Do ``persist`` in many short turns of the loop.
@@ -240,9 +238,9 @@ class Table:
         for the disk. Raises ``OSError`` as ``persist``.
         """
         async with self._one_at_a_time:
-            left = 2 * len(self._stale)  # do not wait for faster changes
-            while self._stale and left > 0:
-                left -= self._encode_some(SLICE_BYTES)
+            self._begin_encoding()
+            while self._waiting:
+                self._encode_some()
                 await trio.lowlevel.checkpoint()
             if isinstance(self.backend, JsonBackend):
                 await self._write_off_loop(self.backend)
@@ -254,7 +252,7 @@ class Table:
             return
         self._before_write()
         self._changed.clear()  # a file is written as a whole
-        self._dirty, self._in_flight = False, True
+        self._dirty, self._in_flight = bool(self._stale), True
         try:
             await backend.write_off_loop(self)
         except BaseException:
@@ -295,6 +293,7 @@ class Table:
         for ``Backend.write``.
         """
         if self._dirty or self._in_flight:
+            self._encode_all()
             self._before_write()
             self.backend.write(self, self._changed, may_wait=may_wait)
             self._changed.clear()

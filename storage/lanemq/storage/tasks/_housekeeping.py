@@ -15,6 +15,7 @@ from .._config import StoreConfig
 from .._errors import StoreUnwritable
 from .._store_parts import StoreParts
 from .._tables import ConfigTables
+from ..index._index import TURN_MAX
 from ..kv._kv import KvStates
 from ..log._flusher import Flusher
 from ..messages._appender import Appender
@@ -27,7 +28,6 @@ from ._supervisor import Supervisor
 LOGGER = get_logger(__name__)
 INDEX_INTERVAL_S: Final = 1.0
 """Seconds between two looks for messages that were too few to be indexed when they came."""
-INDEX_SLICE: Final = 200
 PROBE_BYTES: Final = 4096
 ROCKS_RETRY_S: Final = 1.0
 ROOM_INTERVAL_S: Final = 1.0
@@ -86,6 +86,7 @@ class Housekeeping:
             "keys": self._kv_task,
             "keeping timers": self._timers_task,
             "retention": self._clean_task,
+            "removing files of deleted topics": self._parts.file_queues.removed.run,
             "looking for room on the disk": self._room_task,
             "writing the tables": lambda: self._persist(
                 config.offsets_persist_interval_s, *self._tables.of_users
@@ -116,10 +117,11 @@ class Housekeeping:
 
     async def _index_task(self) -> None:
         while self._index is not None:
-            await trio.sleep(INDEX_INTERVAL_S)
+            with trio.move_on_after(INDEX_INTERVAL_S):
+                await self._index.waiting.many.wait()
+            self._index.waiting.many = trio.Event()
             try:
-                while self._index.backlog:
-                    self._index.drain(INDEX_SLICE)
+                for _ in self._index.drained():
                     await trio.lowlevel.checkpoint()
             except OSError as error:
                 self._appender.failed("the index cannot be written", error)
@@ -184,7 +186,8 @@ class Housekeeping:
     async def _write_in_turns(self) -> None:
         await self._queues.write_in_turns()
         if self._index is not None:
-            self._index.write_out()
+            for _ in self._index.write_steps():
+                await trio.lowlevel.checkpoint()
 
     async def keep_recovery(self) -> None:
         """Make the work of recovery durable, before anything is written.
@@ -206,7 +209,8 @@ class Housekeeping:
             position = self._appender.dispatcher.dispatched_end
             await self._flusher.flush()
             if self._index is not None:
-                self._index.drain()
+                for _ in self._index.drained():
+                    await trio.lowlevel.checkpoint()
             await self._write_in_turns()
             await self._queues.sync()
             if self._index is not None:
@@ -269,7 +273,7 @@ class Housekeeping:
             self._log.erase_rest()
             self._log.probe(PROBE_BYTES)
             if self._index is not None:
-                self._index.drain()
+                self._index.drain(TURN_MAX)
             self._write_out()
             if self._follower is not None:
                 self._follower.index.write_some()
@@ -287,6 +291,9 @@ class Housekeeping:
                 self._progress.queues = self._parts.file_queues.digest()
             self._progress.log_begin = self._log.segments.begin
             await self.flush_all()
+            if self._index is not None:  # slots that changed while others were written
+                self._index.write_out()
+                await self._index.sync()
             if self._timers is not None and self._timers.has_changed:
                 await self._timers.flush(self._flusher.flush)
             await self._log.segments.sync()

@@ -5,8 +5,10 @@ known. How far it is is one pair of numbers, due time and unit, which a checkpoi
 """
 
 import heapq
+from array import array
 from typing import Final, NamedTuple, final
 
+from ._digests import Digests
 from ._layouts import NONE
 from ._shape import Taken
 from ._timer_log import TimerLog, TimerUnit
@@ -42,15 +44,15 @@ class OpenSlot:
         self, log: TimerLog, slot_ms: int, last: int, precision_ms: int, done: SlotProgress | None
     ) -> None:
         self.slot_ms = slot_ms
-        self.recalled: set[str] = set()
-        """Keys of the messages that are not delivered."""
+        self.recalled = Digests()
+        """Digests of the keys of the messages that are not delivered."""
         self.progress = done if done is not None and done.slot_ms == slot_ms else None
         self._log = log
         self._precision_ms = precision_ms
         self._unread = last
         # Due time and position in one number: a heap of these takes the least memory.
         self._heap: list[int] = []
-        self._recalls: list[int] = []
+        self._recalls = array("q")
 
     def read(self, count: int) -> bool:
         """Read up to ``count`` units; returns whether there are more."""
@@ -84,8 +86,9 @@ class OpenSlot:
         self._take(position, unit)
 
     def take_recalls(self, count: int) -> list[int]:
-        """Return units of recalls, for their keys to be put into ``recalled``."""
-        taken, self._recalls = self._recalls[:count], self._recalls[count:]
+        """Return units of recalls, for the digests of their keys to be put into ``recalled``."""
+        taken = self._recalls[-count:].tolist()
+        del self._recalls[-count:]
         return taken
 
     @property
@@ -168,16 +171,15 @@ class Delivery:
         return taken
 
     def recalls(self, count: int) -> list[tuple[int, int]]:
-        """Return log positions and sizes in bytes of recalls whose keys belong into
-        ``recalled``."""
+        """Return log positions and sizes in bytes of recalls, for ``recalled``."""
         if self.slot is None:
             return []
         units = map(self._log.get, self.slot.take_recalls(count))
         return [(unit.log_position, unit.message_bytes) for unit in units if unit is not None]
 
     @property
-    def recalled(self) -> set[str]:
-        """The keys of messages of this time that are recalled."""
+    def recalled(self) -> Digests:
+        """Digests of the keys of messages of this time that are recalled."""
         assert self.slot is not None
         return self.slot.recalled
 

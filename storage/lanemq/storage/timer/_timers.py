@@ -29,8 +29,8 @@ from ._wheel import Wheel
 
 LOGGER = get_logger("lanemq.storage.timer")
 
-READ_SLICE: Final = 4096
-"""Units of a slot that are read in one turn."""
+READ_SLICE: Final = 1000
+"""Units of a slot, or slots, that are read in one turn, at some microseconds each."""
 NEAR_SLOTS: Final = 1
 """Slots that a clock may be set back, as it is when it is corrected, without a step back here."""
 LOOK_AHEAD: Final = 60

@@ -7,7 +7,7 @@ from .._layouts import BLANK_SIZE
 from ..derive._sequence import Sequences
 from ..derive._units import DerivedUnit
 from ..log._records import is_blank
-from ..queues._queue_positions import UNPLACED, light_positions
+from ..queues._queue_positions import UNPLACED
 from ..queues._tags import delivery_delay_ms
 from ._diff import StoreDiff, diff_store
 from ._dump import Dump, Lost, Selection, open_dump
@@ -84,7 +84,6 @@ __all__ = [
     "inspect_store",
     "is_blank",
     "kv_entries",
-    "light_positions",
     "look_into",
     "open_dump",
     "read_kv",

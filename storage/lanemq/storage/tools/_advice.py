@@ -26,7 +26,7 @@ from .reading._metadata import TableContents
 from .reading._stage import StageFound, read_watermarks
 
 DAMAGES_MAX = 20
-VERIFY = "`lanemq store verify DIR` checks everything"
+VERIFY = "`verify_store` checks everything"
 
 
 def advise(
@@ -73,7 +73,7 @@ def _odd_sizes(store: StoreDirectory, queue_files: list[Path]) -> Iterator[Findi
             part=Part.FILES,
             what=f"queue files of another size than {store.queue_file_bytes} bytes:"
             f" {len(queue_files)}, as {queue_files[0]}. No broker starts with them",
-            way_on="`lanemq store repair DIR` makes their queues again from the log",
+            way_on="`repair_store` makes their queues again from the log",
             count=len(queue_files),
         )
     paths = index_paths(store.root / "index")
@@ -130,7 +130,7 @@ def _end_of_run(store: StoreDirectory, log: LogSummary) -> Iterator[Finding]:
             severity=Severity.PROBLEM if store.is_clean else Severity.NOTE,
             part=Part.LOG,
             what=f"behind the last record, at {log.end}, there is something else: {why}",
-            way_on="the next start cuts it off; `lanemq store repair DIR` does, and keeps a copy",
+            way_on="the next start cuts it off; `repair_store` does, and keeps a copy",
             log_position=log.end,
         )
     if not store.is_clean:
@@ -160,7 +160,7 @@ def _indexes(
             severity=Severity.PROBLEM,
             part=Part.KEYS,
             what="the key index knows none of the messages in the log",
-            way_on="`lanemq store repair DIR` makes it again",
+            way_on="`repair_store` makes it again",
         )
     if stage is Stage.BOTH:
         late = [
@@ -182,8 +182,8 @@ def _indexes(
                 what=f"RocksDB has not all messages of {len(late)} of {len(queues)} queues, as of"
                 f" queue {late[0].queue_id} of {late[0].topic}: it is too early for"
                 " storeType=defaultRocksDB",
-                way_on="let lanemq run on with rocksdbCQDoubleWriteEnable=true, or `lanemq store"
-                " convert DIR --to rocksdb`; `lanemq store diff-consume-queue DIR` tells when",
+                way_on="let lanemq run on with rocksdbCQDoubleWriteEnable=true, or"
+                " `convert_to_rocksdb`; `diff_store` tells when",
                 count=len(late),
             )
     if stage.reads_rows:
@@ -200,7 +200,7 @@ def _indexes(
                 part=Part.FILES,
                 what=f"the queue files lack messages of {len(behind)} queues, which are in RocksDB",
                 way_on="nothing, as long as storeType=defaultRocksDB; before a step back to an"
-                " Apache broker without it: `lanemq store convert DIR --to files`",
+                " Apache broker without it: `convert_to_files`",
                 count=len(behind),
             )
 
@@ -216,7 +216,7 @@ def _groups(groups: list[GroupSummary], missing: list[tuple[str, int]]) -> Itera
             queue_id=queue_id,
             what=f"queues without files that groups have read: {len(missing)}, as queue"
             f" {queue_id} of {topic}",
-            way_on="lanemq's next start makes them again from the log, as `lanemq store repair DIR`"
+            way_on="lanemq's next start makes them again from the log, as `repair_store`"
             " does; an Apache broker would give their offsets again",
             count=len(missing),
         )
@@ -230,8 +230,8 @@ def _groups(groups: list[GroupSummary], missing: list[tuple[str, int]]) -> Itera
                 topic=group.topic,
                 what=f"group {group.group} is beyond the end of {group.beyond} queues of"
                 f" {group.topic}: messages were lost, or the topic was made again",
-                way_on="its consumers are sent to the end of the queue; `lanemq admin"
-                " resetOffsetByTime` sends them elsewhere",
+                way_on="its consumers are sent to the end of the queue;"
+                " `resetOffsetByTime` sends them elsewhere",
                 count=group.beyond,
             )
 

@@ -1,4 +1,4 @@
-"""``lanemq store diff-consume-queue``: the comparison of a store's RocksDB with its queue files."""
+"""The comparison of a store's RocksDB with its queue files."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -75,8 +75,7 @@ def diff_store(
             raise NotAStore(
                 root,
                 "it has no RocksDB in consumequeue, so there is nothing to compare: start lanemq"
-                f" with rocksdbCQDoubleWriteEnable=true, or `lanemq store convert {root} --to"
-                " rocksdb`",
+                " with rocksdbCQDoubleWriteEnable=true, or use `convert_to_rocksdb`",
             )
         rows = RowsView(store.consume_queue)
         stack.callback(rows.close)
@@ -109,7 +108,7 @@ def _names(store: StoreDirectory, rows: RowsView, topic: str | None) -> list[tup
     if topic is not None and not chosen:
         raise NotAStore(
             store.root,
-            f"no topic {topic!r}; `lanemq store inspect {store.root}` lists those there are",
+            f"no topic {topic!r}; `inspect_store` lists those there are",
         )
     return chosen
 

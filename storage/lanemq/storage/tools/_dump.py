@@ -1,4 +1,4 @@
-"""``lanemq store dump``: messages of a store, by queue or in the order of the log."""
+"""The messages of a store, by queue or in the order of the log."""
 
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
@@ -195,8 +195,8 @@ def _absent(
 ) -> str:
     """Return a message that names the selected parts that are missing, and those that exist."""
     kind = "RocksDB" if rows is not None else "queue files"
-    lists = f"`lanemq store inspect {store.root}` lists"
-    log = "--from-log looks through the log instead"
+    lists = "`inspect_store` lists"
+    log = "`open_dump(source='log')` looks through the log instead"
     if selection.topic is None:
         return f"no topic in its {kind} has a queue {selection.queue_id}; {lists} all queues"
     numbers = sorted(queue_id for topic, queue_id in every if topic == selection.topic)

@@ -1,4 +1,4 @@
-"""``lanemq store export-metadata``: the tables under ``config`` as JSON."""
+"""The export of the tables under ``config`` as JSON."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,9 +11,9 @@ from lanemq.wire import fastjson
 
 from .._errors import ConfigInvalid, StoreCorrupted
 from ..disk._real_files import RealFiles
+from ..tables._contents import DATA_VERSION
 from ..tables._document import Document
 from ..tables._offset_tables import OFFSET_MEMBER
-from ..tables._table import DATA_VERSION
 from ..tables.rocks._export import mark_exported
 from .reading._directory import StoreDirectory, look_into, read_store
 from .reading._errors import NotAStore
@@ -59,7 +59,7 @@ def export_tables(
     exported = []
     for table in tables.values():
         if table.problem:
-            raise NotAStore(root, f"{table.problem}. --from json or --from rocksdb reads the other")
+            raise NotAStore(root, f"{table.problem}. `from_rocksdb` reads the other")
         if table.source != "none":
             exported.append(_exported(table))
     if not exported:
@@ -135,14 +135,14 @@ def _check_overwritten(root: Path, config: Path, tables: Mapping[str, TableConte
         why = (
             "only an Apache broker has used its RocksDB, so nothing proves which side is newer; an"
             f" export would overwrite what the JSON files have otherwise: {entries}. Where the"
-            " broker ran with storeType=defaultRocksDB last, `lanemq store export-metadata"
-            f" {root} --in-place --from rocksdb` is right. Else: "
+            " broker ran with storeType=defaultRocksDB last, `export_in_place(overwrite=True)` is"
+            " right. Else: "
         )
     raise NotAStore(
         root,
         f"{why}A start with storeType=defaultRocksDB brings both sides together, and its clean stop"
-        " writes the JSON files; `--in-place --from rocksdb` overwrites them all the same, and"
-        " --output DIR leaves them alone",
+        " writes the JSON files; `export_in_place(overwrite=True)` overwrites them all the same,"
+        " and `write_tables` leaves them alone",
     )
 
 

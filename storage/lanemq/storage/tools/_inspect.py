@@ -1,4 +1,4 @@
-"""``lanemq store inspect``: an overview of a store, without reading all of it."""
+"""The inspection: an overview of a store, without reading all of it."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ import trio
 
 from lanemq.wire import HostAddress
 
-READY_S: Final = 60.0
+READY_S: Final = 300.0
 """Seconds for a start, far more than it takes: the machine may be busy."""
 
 MODULE: Final = "lanemq.proxy.cli"

@@ -4,39 +4,30 @@ A server that has been busy for too long lets others have their turn, answers wi
 until then, and logs a warning. On a busy machine any turn can take that long.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from types import ModuleType
 from typing import Final, final
 from unittest.mock import patch
 
-from lanemq.proxy.broker.handlers.pulls import _parked, _reads
-from lanemq.proxy.gateway import _link
-from lanemq.proxy.gateway.kv import _partition
-from lanemq.proxy.net import _connection, _loop_watch, _page_turns
-from lanemq.proxy.sessions.keys import _pages
-from lanemq.storage.kv import _copy, _kv, _past, _ranges, _redo, _turn
-from lanemq.storage.kv import _reads as _kv_reads
+CLOCK: Final = "perf_counter"
+"""The name under which modules of servers import the clock that they measure turns by."""
 
-_KEYS: Final = (_copy, _kv, _kv_reads, _pages, _past, _ranges, _redo, _turn)
-_MEASURING: Final = (
-    _connection,
-    _link,
-    _loop_watch,
-    _page_turns,
-    _parked,
-    _partition,
-    _reads,
-    *_KEYS,
-)
-"""The modules that measure how long a turn takes."""
+
+def measuring_modules() -> list[ModuleType]:
+    """Return the loaded modules of servers and stores that measure how long something takes."""
+    loaded = sorted(sys.modules.items())
+    servers = ("lanemq.proxy.", "lanemq.storage.")
+    return [module for name, module in loaded if name.startswith(servers) and CLOCK in vars(module)]
 
 
 @contextmanager
 def turns_measured_by(clock: Callable[[], float]) -> Iterator[None]:
     """Make the servers of this process measure their turns by ``clock``, in seconds."""
     with ExitStack() as patches:
-        for module in _MEASURING:
-            patches.enter_context(patch.object(module, "perf_counter", clock))
+        for module in measuring_modules():
+            patches.enter_context(patch.object(module, CLOCK, clock))
         yield
 
 

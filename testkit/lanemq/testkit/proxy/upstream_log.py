@@ -11,7 +11,7 @@ from typing import final
 
 import trio
 
-from lanemq.proxy.gateway.kv import NotYet, Pulled, Stored, TooLong
+from lanemq.proxy.gateway.kv import NoAccount, NotYet, Pulled, Stored, TooLong
 
 PULLED_MAX = 32
 CALL_S = 3.0
@@ -35,6 +35,8 @@ class UpstreamLog:
         self.clock_ms: Callable[[], float] = lambda: begin_ms + trio.current_time() * 1000
         """The clock of the broker."""
         self.is_down = False
+        self.asks_for_account = False
+        """True for a broker that has accounts, and takes nothing of a proxy."""
         self.faults = 0.0
         """The probability of each fault."""
         self.record_bytes_max = 4 << 20
@@ -86,6 +88,8 @@ class UpstreamLogQueue:
         await trio.sleep(self._log.rng.expovariate(1 / 0.001))
         if self._log.is_away or self.is_cut:
             raise NotYet("the broker cannot be reached")
+        if self._log.asks_for_account:
+            raise NoAccount("the cluster has accounts")
         if self._happens():
             await trio.sleep(CALL_S)
             raise NotYet("a message was lost")

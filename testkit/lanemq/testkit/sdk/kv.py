@@ -77,15 +77,18 @@ class FakePartition:
     def write(self, op_type: str, header: KvWrite, body: bytes) -> WriteAnswer:
         """Apply a write, or tell the result of one that was repeated."""
         key = (header.client or "", header.sequence or 0)
-        if key not in self.results:
-            is_kept = op_type in (OpType.ALIVE, OpType.REVOKE)
-            if is_kept and decode_terms(op_type, body).lease not in self.leases:
-                raise Refused(ResponseCode.KV_LEASE_NOT_EXIST, "there is no such lease")
-            self.results[key] = self._apply(op_type, body)
-            self.position += 1
-            arrived, self.arrived = self.arrived, trio.Event()
-            arrived.set()
-        return self.results[key]
+        if header.client is not None and key in self.results:
+            return self.results[key]
+        is_kept = op_type in (OpType.ALIVE, OpType.REVOKE)
+        if is_kept and decode_terms(op_type, body).lease not in self.leases:
+            raise Refused(ResponseCode.KV_LEASE_NOT_EXIST, "there is no such lease")
+        answer = self._apply(op_type, body)
+        if header.client is not None:
+            self.results[key] = answer
+        self.position += 1
+        arrived, self.arrived = self.arrived, trio.Event()
+        arrived.set()
+        return answer
 
     def _apply(self, op_type: str, body: bytes) -> WriteAnswer:
         if op_type in (OpType.CLEAR, OpType.IMPORT):
@@ -160,6 +163,8 @@ class KvBroker(FakeBroker):
         self.knows_holders = True
         """True if its redirects say where a partition is."""
         self.page_entries_max = 1000
+        self.watches_max = 1000
+        """The requests that may wait here at once, for changes."""
         self.waiting: list[tuple[str, int]] = []
         """The partitions whose watchers wait here now."""
         for code in HEADERS:
@@ -258,6 +263,8 @@ class KvBroker(FakeBroker):
             return frame.reply(ResponseCode.KV_MOVED, body=encode_answer(error.moved))
         except Refused as error:
             return frame.reply(error.code, remark=error.remark)
+        if header.wait_millis and len(self.waiting) >= self.watches_max:
+            return frame.reply(BUSY.code, remark=f"{len(self.waiting)} watches wait")
         self.waiting.append(place)
         try:
             with trio.move_on_after(header.wait_millis / 1000):

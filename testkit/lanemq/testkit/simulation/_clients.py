@@ -17,6 +17,7 @@ from lanemq.sdk import (
     OrderlyListener,
     Outcome,
     ProducerOptions,
+    PushConsumer,
     PushOptions,
     ReceivedMessage,
     open_producer,
@@ -164,6 +165,7 @@ class Reader:
         self._ledger = ledger
         self._is_orderly = is_orderly
         self._consume_from = consume_from
+        self._consumer: PushConsumer | None = None
 
     async def run(self) -> None:
         """Consume until cancelled."""
@@ -184,7 +186,7 @@ class Reader:
             ),
             dial=self._network.dialer(self._host),
             clock_ms=clock_ms,
-        ):
+        ) as self._consumer:
             await trio.sleep_forever()
 
     async def _note(self, messages: Sequence[ReceivedMessage]) -> Outcome:
@@ -193,6 +195,12 @@ class Reader:
             place = self._place(message.queue), message.queue_offset
             self._ledger.deliver(self.group, Delivered(sender, int(number), *place))
             if self._is_orderly:
-                with self._ledger.works_on(self.group, place[0]):
+                has_lock = partial(self._has_lock, message.queue)
+                with self._ledger.works_on(self.group, place[0], has_lock):
                     await trio.sleep(WORK_MEAN_S)
         return Outcome.SUCCESS
+
+    def _has_lock(self, queue: MessageQueue) -> bool:
+        """Return whether its consumer may hand out messages of a queue; while it opens, it may."""
+        consumer = self._consumer
+        return consumer is None or consumer._core.rebalance._ownership.owns(queue)

@@ -1,5 +1,6 @@
 """An operator who gives topics more queues, also at a broker that joins."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from random import Random
 from typing import Final, final
@@ -40,6 +41,7 @@ class Growth:
         self._brokers = brokers
         self._rng = rng
         self._counts: dict[str, dict[str, int]] = {topic: {} for topic in TOPICS}
+        self._putting: defaultdict[tuple[str, str], trio.Lock] = defaultdict(trio.Lock)
         self.times = 0
         """Number of times that a topic has grown."""
 
@@ -92,8 +94,9 @@ class Growth:
     async def _put(self, topic: str, name: str) -> None:
         """Return once the topic has its queues for good."""
         broker = self._brokers[name]
-        while not await self._tried(topic, broker):  # noqa: ASYNC110 - it may be down
-            await trio.sleep(AGAIN_S)
+        async with self._putting[topic, name]:  # else an earlier number could come last
+            while not await self._tried(topic, broker):  # noqa: ASYNC110 - it may be down
+                await trio.sleep(AGAIN_S)
 
     async def _tried(self, topic: str, broker: BrokerProcess) -> bool:
         if not broker.is_up:

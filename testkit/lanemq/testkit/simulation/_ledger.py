@@ -1,7 +1,7 @@
 """The ledger of a run: compares acknowledged messages with delivered ones."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, final
@@ -56,7 +56,9 @@ class Ledger:
     """Queues that two members of an orderly group worked on at the same time, and might not."""
     _moved: set[tuple[str, int]] = field(default_factory=set)
     """Sender and number of messages that were appended once more, at a later place."""
-    _workers: Counter[tuple[str, MessageQueue]] = field(default_factory=Counter)
+    _workers: dict[tuple[str, MessageQueue], list[Callable[[], bool]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     _shared_until_s: dict[tuple[str, MessageQueue], float] = field(default_factory=dict)
     _changed: trio.Event = field(default_factory=trio.Event)
 
@@ -67,16 +69,23 @@ class Ledger:
         self._changed = trio.Event()
 
     @contextmanager
-    def works_on(self, group: str, queue: MessageQueue) -> Iterator[None]:
-        """Note that a member of an orderly group works on a queue within the block."""
+    def works_on(
+        self, group: str, queue: MessageQueue, has_lock: Callable[[], bool] = lambda: True
+    ) -> Iterator[None]:
+        """Note that a member of an orderly group works on a queue within the block.
+
+        One that ``has_lock`` no longer, because its connection has ended, finishes what it handles
+        while another one may begin: only what it finishes with its lock counts (docs/staged.md).
+        """
         now_s = trio.current_time()
-        if self._workers[group, queue] and now_s > self._shared_until_s.get((group, queue), -1):
+        others = any(has_its() for has_its in self._workers[group, queue])
+        if others and now_s > self._shared_until_s.get((group, queue), -1):
             self.at_once.append(f"{group} on {queue} at {now_s:.3f} s")
-        self._workers[group, queue] += 1
+        self._workers[group, queue].append(has_lock)
         try:
             yield
         finally:
-            self._workers[group, queue] -= 1
+            self._workers[group, queue].remove(has_lock)
 
     def may_share(self, group: str, queue: MessageQueue, until_s: float) -> None:
         """Let two members work on a queue until then: the broker that had lent its lock is gone."""

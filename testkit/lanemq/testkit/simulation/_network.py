@@ -7,6 +7,7 @@ goes down breaks all its connections. All that is random comes from one generato
 """
 
 import errno
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ import trio
 from lanemq.sdk import Dial
 from lanemq.wire import HostAddress
 
+from ._wakes import Wake
+
 DELAY_MEAN_S: Final = 0.0005
 SLOW_SHARE: Final = 0.01
 """The share of chunks that are delayed by ``SLOW_MEAN_S`` on average."""
@@ -26,7 +29,10 @@ SLOW_MEAN_S: Final = 0.05
 BUFFER_BYTES: Final = 1 << 20
 FIRST_CLIENT_PORT: Final = 40_000
 
-Accept = Callable[[trio.abc.Stream, HostAddress, int], None]
+PART_SHARE: Final = 0.01
+"""The share of sends that are not taken as a whole at once."""
+
+Accept = Callable[["End", HostAddress, int], None]
 """Takes one connection: the stream, the peer, and the port it came in at."""
 
 
@@ -39,7 +45,7 @@ class Network:
         self._listeners: dict[tuple[str, int], Accept] = {}
         self._parted: set[frozenset[str]] = set()
         self._down: set[str] = set()
-        self._ends: dict[_End, None] = {}  # in the order of the dialling: a run repeats it
+        self._ends: dict[End, None] = {}  # in the order of the dialling: a run repeats it
         self._trace = blake2b(digest_size=8)
         self._changed = trio.Event()
         self._ports = FIRST_CLIENT_PORT
@@ -109,7 +115,8 @@ class Network:
                 raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens there")
             self._ports += 1
             peer = HostAddress(source, self._ports)
-            ours, theirs = _End(self, source, host), _End(self, host, source)
+            ours = End(self, source, host, self._ports)
+            theirs = End(self, host, source, self._ports)
             ours.other, theirs.other = theirs, ours
             self._ends |= {ours: None, theirs: None}
             accept(theirs, peer, port)
@@ -117,10 +124,16 @@ class Network:
 
         return dial
 
-    def forget(self, end: "_End") -> None:
+    def taken(self, size: int) -> int:
+        """Return how many of so many bytes are taken at once: seldom none or some of them."""
+        if self._rng.random() < PART_SHARE:
+            return self._rng.randrange(size)
+        return size
+
+    def forget(self, end: "End") -> None:
         self._ends.pop(end, None)
 
-    def note(self, end: "_End", data: bytes) -> None:
+    def note(self, end: "End", data: bytes) -> None:
         """Add a sent frame to the trace."""
         self._trace.update(f"{trio.current_time():.9f} {end.host} {end.peer_host} ".encode())
         self._trace.update(data)
@@ -132,24 +145,57 @@ class Network:
 
 
 @final
-class _End(trio.abc.Stream):
-    """One end of a connection; keeps what is under way to it."""
+class Descriptor(int):
+    """The number of a connection's end, as the system gives them to sockets."""
 
-    def __init__(self, network: Network, host: str, peer_host: str) -> None:
+    end: "End"
+
+    def fileno(self) -> "Descriptor":
+        return self
+
+
+@final
+class End(trio.abc.Stream):
+    """One end of a connection; keeps what is under way to it.
+
+    Only what arrives wakes its reader, once: most of a run's time is spent in waking tasks.
+    """
+
+    def __init__(self, network: Network, host: str, peer_host: str, number: int) -> None:
         self.host = host
         self.peer_host = peer_host
-        self.other: _End
+        self.other: End
+        self.socket = Descriptor(number)
+        """Its number, which has one of its own as a socket has."""
+        self.socket.end = self
         self._network = network
         self._under_way: deque[tuple[float, bytes]] = deque()
         self._under_way_bytes = 0
         self._arrives_s = 0.0
-        self._changed = trio.Event()
+        self._reader: trio.lowlevel.Task | None = None
+        """The task that waits for what is under way, and for the end."""
+        self._arrival = Wake(self._wake_reader)
+        """Ends the reader's wait when the next bytes arrive."""
+        self._room: trio.Event | None = None
+        """Set when bytes were taken, or never will be; None while no sender waits for that."""
         self._is_broken = False
         self._is_closed = False
 
+    def _wake_reader(self) -> None:
+        if self._reader is not None:
+            trio.lowlevel.reschedule(self._reader)
+            self._reader = None
+
     def _notify(self) -> None:
-        changed, self._changed = self._changed, trio.Event()
-        changed.set()
+        """Let the reader and the sender look again."""
+        self._arrival.at(math.inf)
+        self._wake_reader()
+        self._notify_sender()
+
+    def _notify_sender(self) -> None:
+        if self._room is not None:
+            self._room.set()
+            self._room = None
 
     def break_off(self) -> None:
         """Break the connection for both sides."""
@@ -159,49 +205,97 @@ class _End(trio.abc.Stream):
             end._notify()
             self._network.forget(end)
 
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await trio.lowlevel.checkpoint()
-        other = self.other
-        while other._under_way_bytes > BUFFER_BYTES and not self._is_broken:
-            await other._changed.wait()
+    def _check(self) -> None:
         if self._is_closed:
             raise trio.ClosedResourceError
-        if self._is_broken or other._is_closed:
+        if self._is_broken:
             raise trio.BrokenResourceError
+
+    # Sending
+
+    def try_send(self, data: bytes | bytearray | memoryview) -> int:
+        """Send as much as is taken at once; return how many bytes that was."""
+        self._check()
+        other = self.other
+        if other._is_closed:
+            raise trio.BrokenResourceError
+        if other._under_way_bytes > BUFFER_BYTES:
+            return 0
+        content = bytes(data[: self._network.taken(len(data))])
+        if not content:
+            return 0
         other._arrives_s = max(other._arrives_s, trio.current_time() + self._network.delay_s())
-        content = bytes(data)
         self._network.note(self, content)
         other._under_way.append((other._arrives_s, content))
-        other._under_way_bytes += len(data)
-        other._notify()
+        other._under_way_bytes += len(content)
+        if other._reader is not None and len(other._under_way) == 1:
+            other._arrival.at(other._arrives_s)
+        return len(content)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await trio.lowlevel.checkpoint()
+        left, other = memoryview(data), self.other
+        while sent := len(left):
+            while other._under_way_bytes > BUFFER_BYTES and not self._is_broken:
+                other._room = other._room or trio.Event()
+                await other._room.wait()
+            sent = self.try_send(left)
+            left = left[sent:]
 
     async def wait_send_all_might_not_block(self) -> None:
         await trio.lowlevel.checkpoint()
 
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        await trio.lowlevel.checkpoint()
-        while True:
-            if self._is_closed:
-                raise trio.ClosedResourceError
-            if self._is_broken:
-                raise trio.BrokenResourceError
-            if self._under_way:
-                arrives_s = self._under_way[0][0]
-                if arrives_s > trio.current_time():
-                    with trio.move_on_at(arrives_s):
-                        await self._changed_or_closed()
-                    continue
-                if self._network.is_parted(self.host, self.peer_host):
-                    await self._network.passable(self.host, self.peer_host)
-                    continue
-                return self._take(max_bytes or BUFFER_BYTES)
-            if self.other._is_closed:
-                return b""
-            await self._changed.wait()
+    # Receiving
 
-    async def _changed_or_closed(self) -> None:
+    def try_receive(self, max_bytes: int | None = None) -> bytes | None:
+        """Return the bytes that have arrived; none at the end, None if more may come."""
+        self._check()
+        if self._under_way:
+            is_there = self._under_way[0][0] <= trio.current_time()
+            if is_there and not self._network.is_parted(self.host, self.peer_host):
+                return self._take(max_bytes or BUFFER_BYTES)
+        elif self.other._is_closed:
+            return b""
+        return None
+
+    async def readable(self) -> None:
+        """Wait until ``try_receive`` returns bytes, or has nothing to wait for."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        has_waited = False
         while not (self._is_closed or self._is_broken):
-            await self._changed.wait()
+            if not self._under_way:
+                if self.other._is_closed:
+                    break
+                await self._notified(math.inf)
+            elif (until_s := self._under_way[0][0]) > trio.current_time():
+                await self._notified(until_s)
+            elif self._network.is_parted(self.host, self.peer_host):
+                await self._network.passable(self.host, self.peer_host)
+            else:
+                break
+            has_waited = True
+        if not has_waited:  # as a socket that has something to read
+            await trio.lowlevel.cancel_shielded_checkpoint()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        while True:
+            await self.readable()
+            data = self.try_receive(max_bytes)
+            if data is not None:
+                return data
+
+    async def _notified(self, until_s: float) -> None:
+        """Wait until the connection ends, or until the next bytes have arrived."""
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            self._reader = None
+            self._arrival.at(math.inf)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        assert self._reader is None, "two tasks read one stream"
+        self._reader = trio.lowlevel.current_task()
+        self._arrival.at(until_s)
+        await trio.lowlevel.wait_task_rescheduled(abort)
 
     def _take(self, max_bytes: int) -> bytes:
         arrived_s, data = self._under_way.popleft()
@@ -209,7 +303,7 @@ class _End(trio.abc.Stream):
             self._under_way.appendleft((arrived_s, data[max_bytes:]))
             data = data[:max_bytes]
         self._under_way_bytes -= len(data)
-        self._notify()
+        self._notify_sender()
         return data
 
     async def aclose(self) -> None:

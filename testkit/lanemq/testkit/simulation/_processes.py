@@ -17,7 +17,8 @@ from lanemq.storage import FlushMode
 from lanemq.wire import HostAddress
 
 from ..storage.disk import Crash, SimulatedFiles
-from ._network import Network
+from ._network import End, Network
+from ._sockets import EndTransport
 
 START_MS: Final = 1_700_000_000_000
 NAME_SERVER_PORT: Final = 9876
@@ -30,6 +31,7 @@ SMALL_FILES: Final = {
     "max_hash_slot_num": 500,
     "max_index_num": 2000,
 }
+_DEFAULTS: Final = {"logical_queue_brokers": 1, "store_path_root_dir": Path("/store")}
 
 
 def clock_ms() -> int:
@@ -103,9 +105,11 @@ class Process:
         """Serve connections to ``port``; they end with the block."""
         async with trio.open_nursery() as nursery:
 
-            def accept(stream: trio.abc.Stream, peer: HostAddress, local_port: int) -> None:
+            def accept(end: End, peer: HostAddress, local_port: int) -> None:
                 async def serve() -> None:
-                    await server.serve_stream(stream, peer=peer, local_port=local_port)
+                    await server.serve_transport(
+                        EndTransport(end), peer=peer, local_port=local_port
+                    )
 
                 nursery.start_soon(serve)
 
@@ -162,9 +166,8 @@ class BrokerProcess(Process):
         self.config = BrokerConfig(
             broker_name=name,
             namesrv_addr=name_servers,
-            store_path_root_dir=Path("/store"),
             flush_disk_type=FlushMode.SYNC,
-            **({"logical_queue_brokers": 1} | SMALL_FILES | settings),  # type: ignore[arg-type]
+            **(_DEFAULTS | SMALL_FILES | settings),  # type: ignore[arg-type]
         )
 
     @property

@@ -16,10 +16,11 @@ from ._clients import client_host
 from ._growth import AT_ONCE_MEAN_S, FIRST, LATE, QUEUES_MAX, Growth
 from ._ledger import Ledger
 from ._misfortunes import Misfortunes
+from ._moves import Moves
 from ._processes import BrokerProcess, Process
 from ._proxy_process import ProxyProcess
 from ._proxy_users import RUSH, RUSH_MEAN_S, Member, watch
-from ._queue_lists import GROWING, Lists
+from ._queue_lists import GROWING, MOVING, Lists
 
 LOGGER = logging.getLogger("lanemq.simulation")
 STEP_MEAN_S: Final = 2.0
@@ -48,8 +49,19 @@ MISFORTUNES: Final = (
     "grow_apart",
     "join",
     "move_members",
+    "move_queue",
+    "move_queue_meanwhile",
+    "drain_meanwhile",
 )
 """The misfortunes that may befall a cluster behind proxies."""
+MOVES: Final = "moves"
+"""A run in which queues move most of the time, and only their topic is used."""
+OF_MOVES: Final = (
+    *MISFORTUNES,
+    *("move_queue",) * 3,
+    *("move_queue_meanwhile",) * 9,
+    *("drain_meanwhile",) * 6,
+)
 
 
 @final
@@ -65,7 +77,8 @@ class ProxyCluster(Misfortunes):
         only: str | None = None,
     ) -> None:
         """``ledgers`` are by topic, ``directory`` is for the proxies' files."""
-        super().__init__(rng, nursery, only)
+        self.is_of_moves = only == MOVES
+        super().__init__(rng, nursery, None if self.is_of_moves else only)
         self._ledgers = ledgers
         network = self.network
         self.addresses = [server.address for server in self.name_servers]
@@ -101,6 +114,7 @@ class ProxyCluster(Misfortunes):
             for number, host in enumerate(hosts, 1)
         ]
         self.growth = Growth(network, ";".join(self.addresses), self.brokers, rng)
+        self.moves = Moves(network, self.proxies, rng)
         self.members: list[Member] = []
         self._nursery = nursery
 
@@ -143,17 +157,24 @@ class ProxyCluster(Misfortunes):
         context = broker.running.context
         for topic, ledger in self._ledgers.items():
             for group in {member.group for member in self.members if member.topic == topic}:
-                for number in range(QUEUES_MAX):
-                    queue = MessageQueue(topic, broker.name, number)
+                names = [(name, n) for name in self.brokers for n in range(QUEUES_MAX)]
+                for name, number in names:  # it may stand in for others
+                    queue = MessageQueue(topic, name, number)
                     if context.locks.lent(group, queue, context.now_s()) is not None:
                         ledger.may_share(group, queue, trio.current_time() + LOCK_LIFE_S)
 
     async def step(self, growing: trio.Nursery) -> None:
         """Let one thing happen, and time pass. What grows may take longer."""
-        name = self._drawn(MISFORTUNES)
+        name = self._drawn(OF_MOVES if self.is_of_moves else MISFORTUNES)
         LOGGER.info("%.3f s: %s", trio.current_time(), name)
         if name == "grow_meanwhile":
             growing.start_soon(self._grow)
+            return
+        if name == "move_queue_meanwhile":
+            growing.start_soon(self._move_queue)
+            return
+        if name == "drain_meanwhile":
+            growing.start_soon(self._drain)
             return
         happen: Callable[[], Awaitable[None]] = getattr(self, f"_{name}")
         await happen()
@@ -249,6 +270,15 @@ class ProxyCluster(Misfortunes):
                 rush = partial(watch, mean_s=RUSH_MEAN_S, times=RUSH)
                 looks = Random(self.rng.getrandbits(64))
                 nursery.start_soon(rush, self.network, RUSH_HOST, proxy, self.lists, looks)
+
+    async def _move_queue(self) -> None:
+        queues = len(self.lists.of(MOVING))
+        await self.moves.move([broker.name for broker in self.up], queues)
+
+    async def _drain(self) -> None:
+        """Have another broker stand in for one, so that locks of its queues go over. What it has
+        to be written goes on there."""
+        await self.moves.drain(self.rng.choice(self.up).name)
 
     async def _move_members(self) -> None:
         """Restart some members, each by way of a proxy or directly, as its group may."""

@@ -48,8 +48,10 @@ class ProxyProcess(Process):
             peers=";".join(f"{other}:{NAME_SERVER_PORT}" for other in others),
             state_path=state_path,
             logical=True,
+            moves=True,
             settle_seconds=SETTLE_S,
             leave_seconds=LEAVE_S,
+            changes_from="10.0.9.*",  # where operators are
         )
 
     @property

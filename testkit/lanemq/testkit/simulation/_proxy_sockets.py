@@ -13,7 +13,8 @@ from lanemq.proxy.net._server import Server
 from lanemq.proxy.net.transport._listen import VIP_BELOW
 from lanemq.wire import HostAddress
 
-from ._network import Network
+from ._network import End, Network
+from ._sockets import EndTransport
 
 
 @final
@@ -79,8 +80,9 @@ async def _accept(
     *,
     task_status: trio.TaskStatus[None],
 ) -> None:
-    def accept(stream: trio.abc.Stream, peer: HostAddress, port: int) -> None:
-        nursery.start_soon(partial(server.serve_stream, stream, peer=peer, local_port=port))
+    def accept(end: End, peer: HostAddress, port: int) -> None:
+        serve = partial(server.serve_transport, EndTransport(end), peer=peer, local_port=port)
+        nursery.start_soon(serve)
 
     with ExitStack() as ports, server._accepting:
         for door in doors:

@@ -15,7 +15,7 @@ from ._clients import OLD, QUICK, Reader, Sender, client_host
 from ._ledger import Ledger
 from ._network import Network
 from ._proxy_process import ProxyProcess
-from ._queue_lists import GROWING, STEADY, TOPICS, Lists
+from ._queue_lists import GROWING, MOVING, STEADY, TOPICS, Lists
 
 OPEN_AGAIN_S: Final = 1.0
 PAUSE_MEAN_S: Final = 0.3
@@ -46,6 +46,8 @@ GROUPS: Final = (
     Group(GROWING, "proxied-concurrent", "proxies", 2),
     Group(GROWING, "proxied-orderly", "proxies", 3),
     Group(GROWING, "direct-orderly", "direct", 1),
+    Group(MOVING, "moving-concurrent", "proxies", 2),
+    Group(MOVING, "moving-orderly", "proxies", 2),
 )
 SENDERS: Final = (
     ("direct", "direct", QUICK),
@@ -124,7 +126,12 @@ def make_members(
 
 
 def make_senders(
-    network: Network, ways: Ways, ledgers: dict[str, Ledger], lists: Lists, rng: Random
+    network: Network,
+    ways: Ways,
+    ledgers: dict[str, Ledger],
+    lists: Lists,
+    rng: Random,
+    topics: Sequence[str] = TOPICS,
 ) -> list[Sender]:
     """Make senders to each topic, which go direct or come through the proxies."""
     return [
@@ -141,7 +148,10 @@ def make_senders(
             pause_mean_s=PAUSE_MEAN_S,
         )
         for number, (topic, name, way, options) in enumerate(
-            (topic, *one) for topic in TOPICS for one in SENDERS
+            (topic, *one)
+            for topic in topics
+            for one in SENDERS
+            if topic != MOVING or "direct" not in one[1:2]
         )
     ]
 

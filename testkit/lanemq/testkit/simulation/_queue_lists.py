@@ -13,7 +13,9 @@ STEADY: Final = "steady"
 direct."""
 GROWING: Final = "growing"
 """The topic that grows anywhere."""
-TOPICS: Final = (STEADY, GROWING)
+MOVING: Final = "moving"
+"""The topic whose queues move between brokers."""
+TOPICS: Final = (STEADY, GROWING, MOVING)
 
 
 class Entry(NamedTuple):

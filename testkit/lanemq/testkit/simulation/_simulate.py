@@ -7,13 +7,12 @@ from random import Random
 from typing import Final
 
 import trio
-from trio.testing import MockClock
 
 from lanemq.sdk import ConsumeFrom
 
 from ._clients import GROUPS, OLD, ORDERLY, QUICK, Reader, Sender, client_host
 from ._cluster import FORGET, KEY_CLIENTS, Cluster
-from ._determinism import determined_by
+from ._determinism import determined_by, simulated_clock
 from ._keys import KeyClients
 from ._ledger import Ledger
 from ._operator import Operator
@@ -295,5 +294,6 @@ def simulate(
     see ``determined_by``. Raises ``Violated`` where a promise was broken.
     """
     with determined_by(seed):
-        clock = MockClock(autojump_threshold=0)
-        return trio.run(_run, seed, steps, only, has_transactions, has_keys, clock=clock)
+        return trio.run(
+            _run, seed, steps, only, has_transactions, has_keys, clock=simulated_clock()
+        )

@@ -8,21 +8,22 @@ from random import Random
 from typing import Final
 
 import trio
-from trio.testing import MockClock
 
+from lanemq.proxy.gateway.order import QueueOrder
 from lanemq.sdk import LanemqError, RemotingClient, open_remoting_client
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import request
 from lanemq.wire.headers import GetMaxOffset
 
-from ._determinism import determined_by
+from ._determinism import determined_by, simulated_clock
 from ._ledger import Ledger, Violated
+from ._moves import part_of
 from ._processes import BrokerProcess
 from ._proxy_cluster import ProxyCluster
 from ._proxy_process import ProxyProcess
 from ._proxy_sockets import sockets_of
 from ._proxy_users import GROUPS, Ways, make_members, make_senders, route_of, watch
-from ._queue_lists import TOPICS, queues_in
+from ._queue_lists import MOVING, TOPICS, queues_in
 
 BEGIN_S: Final = 5.0
 """Seconds after which all have opened, for which they need name servers or proxies."""
@@ -49,6 +50,12 @@ class ProxyReport:
     """Number of times that a topic has grown."""
     starts: int
     """Starts of proxies."""
+    moves: int
+    """Number of queues that moved."""
+    drained: int
+    """Number of times that a broker came to stand in for another one."""
+    sent_again: int
+    """Messages that came behind the end of a part, and were sent to the open one."""
     misfortunes: dict[str, int]
     trace: str
     """A digest of all that was sent."""
@@ -60,8 +67,9 @@ class ProxyReport:
         return (
             f"seed {self.seed}: {self.simulated_s:.0f} s simulated, {self.acknowledged} "
             f"acknowledged ({self.failed_sends} sends failed), {self.delivered} delivered, "
-            f"{self.grown} times grown, {self.starts} starts of proxies; {misfortunes}; "
-            f"trace {self.trace}"
+            f"{self.grown} times grown, {self.starts} starts of proxies, "
+            f"{self.moves} moves, {self.drained} drains, {self.sent_again} messages sent again; "
+            f"{misfortunes}; trace {self.trace}"
         )
 
 
@@ -90,6 +98,9 @@ async def _run(seed: int, steps: int, only: str | None, directory: Path) -> Prox
         sum(len(one) for ledger in ledgers.values() for one in ledger.delivered.values()),
         cluster.growth.times,
         sum(proxy.starts for proxy in cluster.proxies),
+        cluster.moves.done,
+        cluster.moves.drained,
+        sum(proxy.running.left.sent for proxy in cluster.proxies if proxy.running.left),
         cluster.misfortunes,
         cluster.network.trace,
     )
@@ -106,13 +117,16 @@ async def _live(
         await broker.running.context.store.tables.sync()
     proxies = [proxy.address for proxy in cluster.proxies]
     ways = Ways(cluster.addresses, proxies, Random(rng.getrandbits(64)))
-    cluster.members = make_members(network, ways, ledgers, lists)
+    topics = (MOVING,) if cluster.is_of_moves else TOPICS
+    cluster.members = [
+        one for one in make_members(network, ways, ledgers, lists) if one.topic in topics
+    ]
     for member in cluster.members:
         nursery.start_soon(member.run)
     for number, proxy in enumerate(cluster.proxies):
         host, looks = f"{WATCH_NET}{number + 1}", Random(rng.getrandbits(64))
         nursery.start_soon(watch, network, host, proxy, lists, looks)
-    senders = make_senders(network, ways, ledgers, lists, rng)
+    senders = make_senders(network, ways, ledgers, lists, rng, topics)
     async with trio.open_nursery() as sending:
         for sender in senders:
             sending.start_soon(sender.run)
@@ -129,7 +143,9 @@ async def _live(
     await _check_answers(cluster)
     lists.check()
     for topic, ledger in ledgers.items():
-        _check_stored(topic, ledger, cluster.up)
+        orders = cluster.proxies[0].running.orders
+        assert orders is not None
+        _check_stored(topic, ledger, cluster.up, orders.of(topic) or QueueOrder())
     for group in GROUPS:
         await ledgers[group.topic].check_delivered(group.name)
 
@@ -202,7 +218,9 @@ def _questions(
     return found
 
 
-def _check_stored(topic: str, ledger: Ledger, brokers: Sequence[BrokerProcess]) -> None:
+def _check_stored(
+    topic: str, ledger: Ledger, brokers: Sequence[BrokerProcess], order: QueueOrder
+) -> None:
     """Check that each message is where its answer said, by what the brokers themselves have."""
     for broker in brokers:
         store = broker.running.context.store
@@ -214,9 +232,12 @@ def _check_stored(topic: str, ledger: Ledger, brokers: Sequence[BrokerProcess]) 
                 if message is not None:
                     stored[number, message.queue_offset] = message.body
         for ack in ledger.acknowledged:
-            if ack.queue.broker_name != broker.name or ack.queue_offset < 0:
+            if ack.queue_offset < 0:
                 continue
-            body = stored.get((ack.queue.queue_id, ack.queue_offset))
+            name, number, offset = part_of(order, ack.queue, ack.queue_offset)
+            if name != broker.name:
+                continue
+            body = stored.get((number, offset))
             if body != f"{ack.sender} {ack.number}".encode():
                 raise Violated(f"{ack} was acknowledged, and {body!r} is there")
 
@@ -227,9 +248,8 @@ def simulate_proxies(seed: int, steps: int, only: str | None = None) -> ProxyRep
     As ``simulate``. Raises ``Violated`` where a promise was broken.
     """
     with determined_by(seed), tempfile.TemporaryDirectory() as directory:
-        clock = MockClock(autojump_threshold=0)
         try:
-            return trio.run(_run, seed, steps, only, Path(directory), clock=clock)
+            return trio.run(_run, seed, steps, only, Path(directory), clock=simulated_clock())
         except BaseExceptionGroup as group:
             violated = next(_violations(group), None)
             if violated is None:

@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
+from weakref import WeakSet
 
 import pytest
 
@@ -24,6 +26,7 @@ from lanemq.storage.kv import (
 )
 from lanemq.storage.kv._bases import Base, Bases, BaseWriter
 from lanemq.storage.kv._kv import KvStates
+from lanemq.storage.kv._past import Past
 from lanemq.storage.kv.engines import _rocks
 from lanemq.storage.kv.engines._engine import Table
 from lanemq.storage.kv.engines._opening import EngineOpener
@@ -41,6 +44,7 @@ __all__ = [
     "look_at_few_changes",
     "narrow_transactions",
     "pass_through",
+    "reads_of_the_past",
     "sizes_read",
     "standing_turns",
 ]
@@ -94,6 +98,19 @@ def narrow_transactions(monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> Non
 def few_leases(monkeypatch: pytest.MonkeyPatch, leases: int) -> None:
     """Let a partition have ``leases`` leases at most."""
     monkeypatch.setattr(_leases, "LEASES_MAX", leases)
+
+
+@contextmanager
+def reads_of_the_past() -> Iterator[WeakSet[Past]]:
+    """Note the reads at earlier revisions that are there."""
+    reads, begin = WeakSet[Past](), Past.__init__
+
+    def begun(self: Past, *args: Any, **named: Any) -> None:  # noqa: ANN401
+        begin(self, *args, **named)
+        reads.add(self)
+
+    with patch.object(Past, "__init__", begun):
+        yield reads
 
 
 @contextmanager

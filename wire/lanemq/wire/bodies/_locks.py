@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ._body import Body
-from ._queues import MessageQueue
+from ._queues import MessageQueue, written
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,10 @@ class LockBatch(Body):
     mq_set: tuple[MessageQueue, ...] = ()
     only_this_broker: bool | None = None
 
+    def to_json(self) -> dict[str, object]:
+        """Return the members as ``Body.to_json``, with the queues written already."""
+        return super(LockBatch, self).to_json() | {"mqSet": written(self.mq_set)}
+
 
 @dataclass(frozen=True, slots=True)
 class LockBatchResult(Body):
@@ -27,3 +31,7 @@ class LockBatchResult(Body):
     NAMES: ClassVar = {"lock_ok_mq_set": "lockOKMQSet"}
 
     lock_ok_mq_set: tuple[MessageQueue, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """Return the members as ``Body.to_json``, with the queues written already."""
+        return {"lockOKMQSet": written(self.lock_ok_mq_set)}

@@ -93,6 +93,164 @@ class DirectGroup(Body):
 
 
 @dataclass(frozen=True, slots=True)
+class QueuePart(Body):
+    """Messages of a moved queue that are in one broker's queue."""
+
+    broker_name: str
+    queue_id: int
+    begin: int = 0
+    """The offset in the numbers of clients at which it begins."""
+    end: int = -1
+    """The same of its end; -1 while messages are written there."""
+    lost: int = 0
+    """The number of its last messages that its broker has lost, and readers pass over."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxiedMove(Body):
+    """A queue that has moved between brokers, or is on its way."""
+
+    topic: str
+    index: int
+    """The queue's place in the list that clients see."""
+    parts: tuple[QueuePart, ...] = ()
+    target: str = ""
+    """The broker that it is on its way to; empty where it is on none."""
+    sealing: bool = False
+    """True while nothing is written, so that its end can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyLeaseStatus(Body):
+    """A proxy, or one of its workers, for which a queue that moves waits."""
+
+    name: str
+    """Its address for routes."""
+    done: int = 0
+    """Records of the log of orders up to which it has carried out all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxiedStand(Body):
+    """A broker that is drained, or is to be, and who stands in for it."""
+
+    broker_name: str
+    at: str
+    """The broker that lends the locks of its queues."""
+    target: str = ""
+    """The one that is to do so, and does it besides; empty where it stays as it is."""
+    done: bool = False
+    """True once nobody has anything to read there, or it will not come back."""
+    forgotten: bool = False
+    """True once it will not come back; one of its name that does is taken for another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyMoves(Body):
+    """The report of a proxy with ``--moves`` about queues that move."""
+
+    lease_seconds: int = 0
+    """Seconds for which it trusts in its own lease yet."""
+    problem: str = ""
+    """The reason why its lease was not renewed the last time; empty if it was."""
+    leases: tuple[ProxyLeaseStatus, ...] = ()
+    """The leases of all proxies, as far as this one knows."""
+    sent_again: int = 0
+    """Messages that came behind a queue's end, and that this process sent to its open end."""
+    passed_over: int = 0
+    """Messages that came behind an end, and that their clients had sent again before it did."""
+    queues: tuple[ProxiedMove, ...] = ()
+    """The queues, 1,000 of them at most."""
+    stands: tuple[ProxiedStand, ...] = ()
+    """The drained brokers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxiedQueues(Body):
+    """The brokers to which the queues of a topic are written."""
+
+    topic: str
+    brokers: tuple[str, ...] = ()
+    """One for each queue, in the order in which clients sort them."""
+    problem: str = ""
+    """The reason why they cannot move; empty if they can."""
+    targets: tuple[str, ...] = ()
+    """The broker to which each of them is on its way, if it is on one; empty without."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadPart(Body):
+    """Messages at a drained broker that a group has not read."""
+
+    topic: str
+    group: str
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDrain(Body):
+    """The drain of a broker, as it is now."""
+
+    broker_name: str
+    state: str
+    """``draining``; ``standing`` once another one stands in, and queues are still written here;
+    ``drained`` or ``forgotten``."""
+    stand_in: str = ""
+    what: str = ""
+    """The reason why it is not at its end yet, or why nobody knows who needs the broker."""
+    written: int = 0
+    """Queues that are still written there, or are on their way there."""
+    unread: tuple[UnreadPart, ...] = ()
+    """The groups that have messages to read there, 1,000 at most."""
+    behind: int = 0
+    """Messages that came behind the ends of queues there, and are not sent on yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostPart(Body):
+    """Messages before the end of a part of a moved queue that its broker has no longer."""
+
+    topic: str
+    index: int
+    """The queue's place in the list that clients see."""
+    queue_id: int = 0
+    """The broker's own number of the queue."""
+    begin: int = 0
+    """The offset in the numbers of clients of the first that is lost."""
+    end: int = 0
+    """The same behind the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostMessages(Body):
+    """Messages that a broker has lost before the ends of parts."""
+
+    broker_name: str
+    state: str
+    """``looking``; ``shown`` or ``passed`` at the end, where readers go on behind them."""
+    parts: tuple[LostPart, ...] = ()
+    """Their places, 1,000 parts at most."""
+    what: str = ""
+    """The reason why it is not at its end yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMove(Body):
+    """The move of a queue, as it is now."""
+
+    topic: str
+    index: int
+    state: str
+    """``moving``, ``moved`` or ``aborted``."""
+    broker_name: str = ""
+    queue_id: int = 0
+    begin: int = 0
+    """The offset in the numbers of clients from which on its messages are at the new broker."""
+    what: str = ""
+    """The reason why it is not at its end yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProxyWorker(Body):
     """One of several processes that share a proxy's ports."""
 
@@ -138,6 +296,8 @@ class ProxyStatus(Body):
     """These topics, 1,000 of them at most."""
     direct_groups: tuple[DirectGroup, ...] = ()
     """The groups that read them and have members who go direct."""
+    moves: ProxyMoves | None = None
+    """The queues that move; None without ``--moves``."""
     workers: tuple[ProxyWorker, ...] = ()
     """The processes that share the ports, whose numbers are together in the rest; none where there
     is one."""

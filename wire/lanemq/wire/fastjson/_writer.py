@@ -12,7 +12,11 @@ from .._errors import LocalProtocolError
 
 
 class ToJson(Protocol):
-    """A value that knows its JSON form; as a key of a dict it becomes an object key."""
+    """A value that knows its JSON form; as a key of a dict it becomes an object key.
+
+    One that has a method ``compact_json`` writes itself where the layout is not ``pretty``: the
+    bytes are what is written of its ``to_json``.
+    """
 
     def to_json(self) -> dict[str, object]: ...
 
@@ -129,7 +133,11 @@ class _Writer:
         elif isinstance(value, _IN_PARTS):
             self._put_all(value.parts)
         elif _has_json(value):
-            self._object(value.to_json(), line)
+            compact = None if self._pretty else getattr(value, "compact_json", None)
+            if compact is None:
+                self._object(value.to_json(), line)
+            else:
+                self._put(compact())
         else:
             raise LocalProtocolError(f"no JSON form for {type(value).__name__}")
 

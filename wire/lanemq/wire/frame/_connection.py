@@ -67,12 +67,13 @@ class Connection:
         self._failure: RemoteProtocolError | None = None
         self._opaques = itertools.count()
         self.cuts = 0
-        """Number of reads that held whole frames: it does not grow for a peer that has not finished
-        any."""
+        """Number of times that whole frames were found: it does not grow for a peer that has not
+        finished any."""
 
     @property
     def is_mid_frame(self) -> bool:
-        """True while the peer has begun a frame that it has not finished."""
+        """True while bytes are left behind the frames that were cut: the peer has begun a frame
+        that it has not finished, unless ``frames`` was left before its end."""
         return bool(self._buffer)
 
     @property
@@ -137,7 +138,12 @@ class Connection:
                 splits.extend(found)
                 self.cuts += 1
                 self._split_bytes = size_bytes
-                self._buffer = b"" if size_bytes == len(buffer) else bytearray(buffer[size_bytes:])
+                if size_bytes == len(buffer):
+                    self._buffer = b""
+                elif isinstance(buffer, bytes):
+                    self._buffer = bytearray(buffer[size_bytes:])
+                else:
+                    del buffer[:size_bytes]
         except RemoteProtocolError as error:
             self._failed(error)
             raise

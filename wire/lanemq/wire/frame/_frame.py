@@ -40,6 +40,9 @@ MAX_HEADER_BYTES: Final = 1 << 20
 """The longest header we read. Those of requests stay below 200 KiB: property strings have 32,767
 bytes at most, and JSON makes at most six of one. The answer to a batch has the message ids."""
 
+SPLIT_FRAMES_MAX: Final = 256
+"""Most frames that are cut at once: a caller with other work looks at the clock in between."""
+
 _LENGTH = fixed_struct(cs.Struct("length" / cs.Int32sb)).struct
 _HEAD = fixed_struct(HEAD).struct
 _HEADER_WORD = fixed_struct(cs.Struct("header_word" / cs.Int32ub)).struct
@@ -105,7 +108,8 @@ def decode_split(split: Split) -> Frame:
 def split_frames(
     buffer: bytes | bytearray, *, max_frame_bytes: int = MAX_FRAME_BYTES
 ) -> tuple[list[Split], int]:
-    """Find the whole frames at the front of ``buffer``; returns them, and how many bytes they are.
+    """Find the whole frames at the front of ``buffer``, ``SPLIT_FRAMES_MAX`` at most; returns them,
+    and how many bytes they are.
 
     Raises ``RemoteProtocolError`` as soon as the length word and the header word of a frame at
     the front can be seen to be impossible. Frames before such a one are returned first: a
@@ -117,7 +121,7 @@ def split_frames(
         return splits, 0
     # What one read brought is cut as it is; what is being collected, without a copy of its own.
     view = buffer if isinstance(buffer, bytes) else memoryview(buffer)
-    while end - at >= 8:
+    while end - at >= 8 and len(splits) < SPLIT_FRAMES_MAX:
         length, word = _HEAD.unpack_from(view, at)
         header_bytes = word & _HEADER_LENGTH_MASK
         if (

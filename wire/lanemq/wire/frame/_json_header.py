@@ -17,6 +17,9 @@ from ._command import MAX_FIELDS, Frame, SerializeType
 
 INT32_MIN: Final = -(1 << 31)
 INT32_MAX: Final = (1 << 31) - 1
+LANGUAGE_CHARACTERS_MAX: Final = 32
+"""Longest name of a language that is read; the names of ``LanguageCode`` are shorter."""
+
 Int32 = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
 
 
@@ -31,7 +34,7 @@ class JsonHeader(
     """The layout: members as the protocol names them."""
 
     code: Int32
-    language: str
+    language: Annotated[str, msgspec.Meta(max_length=LANGUAGE_CHARACTERS_MAX)]
     version: Int32
     opaque: Int32
     flag: Int32
@@ -87,6 +90,7 @@ def encode_json_header(frame: Frame) -> bytes:
 def decode_json_header(header: bytes, body: bytes) -> Frame:
     """Read ``header``; ``code`` must be there, all else may be missing.
 
+    A language with a longer name than any is OTHER: connections remember theirs.
     Raises ``RemoteProtocolError``, naming the member or the byte.
     """
     if len(header) > _LONG_BYTES and (names := header.count(b'":')) > _LONG_NAMES_MAX:
@@ -96,7 +100,7 @@ def decode_json_header(header: bytes, body: bytes) -> Frame:
     except (ValueError, RecursionError):
         return _decode_widely(header, body)
     echo = members.serialize_type
-    if members.fields is not None:
+    if members.fields is not None and len(members.fields) > MAX_FIELDS:
         _check_number(members.fields)
     return Frame(
         members.code,
@@ -140,10 +144,16 @@ def _decode_widely(header: bytes, body: bytes) -> Frame:
         fields=fields,
         body=body,
         remark=remark,
-        language=LanguageCode.OTHER.name if language is None else language,
+        language=_language(language),
         version=_int32(members, "version"),
         extra=extra,
     )
+
+
+def _language(name: str | None) -> str:
+    if name is None or len(name) > LANGUAGE_CHARACTERS_MAX:
+        return LanguageCode.OTHER.name
+    return name
 
 
 def _extra(members: dict[str, msgspec.Raw]) -> dict[str, object]:

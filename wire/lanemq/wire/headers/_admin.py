@@ -246,3 +246,41 @@ class UpdateGlobalWhiteAddrsConfig(Header, frozen=True):
 
     global_white_addrs: str
     acl_file_full_path: str | None = None  # sent since 4.9.4
+
+
+@final
+class ProxyMoveQueue(Header, frozen=True):
+    """PROXY_MOVE_QUEUE 310432, lanemq's own."""
+
+    topic: str
+    index: Int
+    """The queue's place in the list that clients see, from 0 on."""
+    broker: str = ""
+    """The broker of the cluster to go to."""
+    abort: bool = False
+    """Call the move off."""
+
+
+@final
+class ProxyQueues(Header, frozen=True):
+    """PROXY_QUEUES 310433, lanemq's own."""
+
+    topic: str
+
+
+@final
+class ProxyDrainBroker(Header, frozen=True):
+    """PROXY_DRAIN_BROKER 310434, lanemq's own."""
+
+    broker: str
+    forget: bool = False
+    """It is gone, and will not come back."""
+
+
+@final
+class ProxyLostMessages(Header, frozen=True):
+    """PROXY_LOST_MESSAGES 310435, lanemq's own."""
+
+    broker: str
+    passes: bool = False
+    """Let readers pass over them."""

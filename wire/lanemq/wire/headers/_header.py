@@ -7,12 +7,14 @@ required, as in the reference; a field of ``None`` is absent.
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Self, get_args
+from typing import Any, Final, Self, get_args
 
 import msgspec
 
 from .._errors import LocalProtocolError, RemoteProtocolError
 from .._numbers import INT32, INT64, Long, read_number
+
+_PLAIN_TRUTHS: Final = frozenset({None, "true", "false"})
 
 
 class Header(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -31,6 +33,9 @@ class Header(msgspec.Struct, frozen=True, gc=False, rename="camel"):
         for name in _numbers(cls):
             text = fields.get(name)
             if text is not None and not text.isdecimal():  # msgspec would take 1e5 and 1.0, too
+                return cls._from_unusual_fields(fields)
+        for name in _truths(cls):
+            if fields.get(name) not in _PLAIN_TRUTHS:  # msgspec would take 1 as true
                 return cls._from_unusual_fields(fields)
         try:
             return msgspec.convert(fields, cls, strict=False)
@@ -131,6 +136,14 @@ def _numbers(header: type[Header]) -> tuple[str, ...]:
     """Return the names of the fields that are numbers."""
     return tuple(
         field.encode_name for field in msgspec.structs.fields(header) if _kind(field.type) is int
+    )
+
+
+@cache
+def _truths(header: type[Header]) -> tuple[str, ...]:
+    """Return the names of the fields that are truth values."""
+    return tuple(
+        field.encode_name for field in msgspec.structs.fields(header) if _kind(field.type) is bool
     )
 
 

@@ -73,7 +73,11 @@ class KvScan(Header, frozen=True):
 
 @final
 class KvWatch(Header, frozen=True):
-    """KV_WATCH 310425: changes from a position on; it waits up to ``wait_millis`` for one."""
+    """KV_WATCH 310425: changes from a position on; it waits up to ``wait_millis`` for one.
+
+    With the ``identity`` of an earlier answer they are those of that namespace, and of no later
+    one of its name: KV_COMPACTED says so. Earlier brokers do not look at it.
+    """
 
     position: Long
     index: Long = 0
@@ -83,6 +87,7 @@ class KvWatch(Header, frozen=True):
     wait_millis: Long = 0
     partition: Long = 0
     partitions: Long = 1
+    identity: str | None = None
 
 
 @final
@@ -109,7 +114,7 @@ class KvRange(Header, frozen=True):
 class KvFollow(Header, frozen=True):
     """KV_FOLLOW 310429: changes as KV_WATCH has them, of the keys from ``begin`` up to ``end``.
 
-    With ``previous`` each has the entry that was there before it.
+    With ``previous`` each has the entry that was there before it. ``identity`` is as there.
     """
 
     position: Long
@@ -122,6 +127,7 @@ class KvFollow(Header, frozen=True):
     previous: bool = False
     partition: Long = 0
     partitions: Long = 1
+    identity: str | None = None
 
 
 @final

@@ -30,13 +30,16 @@ from ._claims import (
     rivals,
 )
 from ._leases import OF_LEASES, LeaseTerms, decode_terms, encode_terms
+from ._lists import KEYS_BYTES_MAX, decode_keys, list_count
 from ._names import (
+    BOUNDS_PROPERTY,
     CLIENT_PROPERTY,
     DEFAULT_NAMESPACE,
     HASH_BYTES,
     IDENTITY_PROPERTY,
     KEY_BYTES_MAX,
     KEY_PROPERTY,
+    LEASE_BYTES_MAX,
     LEASE_KEYS_MAX,
     LEASE_MAX,
     LEASES_MAX,
@@ -97,12 +100,12 @@ from ._resources import (
     all_keys,
     any_key,
     checked_namespace,
-    keys_between,
     keys_under,
     one_key,
     parse_rule,
     parse_span,
     rule_name,
+    span_text,
 )
 from ._snapshot import SnapshotHeader, SnapshotReader, SnapshotWriter
 from ._txn import (
@@ -118,17 +121,21 @@ from ._txn import (
     decode_txn,
     encode_txn,
 )
+from ._write_window import UNDER_WAY_MAX, WriteTurn, WriteWindow
 
 __all__ = [
+    "BOUNDS_PROPERTY",
     "CLAIMS_NAMESPACE",
     "CLIENT_PROPERTY",
     "DEFAULT_NAMESPACE",
     "HASH_BYTES",
     "IDENTITY_PROPERTY",
+    "KEYS_BYTES_MAX",
     "KEY_BYTES_MAX",
     "KEY_PROPERTY",
     "KNOWN_BROKERS_FIELD",
     "LEASES_MAX",
+    "LEASE_BYTES_MAX",
     "LEASE_KEYS_MAX",
     "LEASE_MAX",
     "LESSOR_PROPERTY",
@@ -146,6 +153,7 @@ __all__ = [
     "STEPS_MAX",
     "TIME_PROPERTY",
     "TTL_MS_MAX",
+    "UNDER_WAY_MAX",
     "VALUE_BYTES_MAX",
     "Action",
     "Beginning",
@@ -181,6 +189,8 @@ __all__ = [
     "Txn",
     "TxnAnswer",
     "WriteAnswer",
+    "WriteTurn",
+    "WriteWindow",
     "after_key",
     "all_keys",
     "any_key",
@@ -197,6 +207,7 @@ __all__ = [
     "decode_drop",
     "decode_entry",
     "decode_key",
+    "decode_keys",
     "decode_load",
     "decode_steps",
     "decode_terms",
@@ -213,12 +224,12 @@ __all__ = [
     "encode_terms",
     "encode_txn",
     "identity_problem",
-    "keys_between",
     "keys_under",
     "kv_namespace",
     "kv_topic",
     "lessor_account",
     "lessor_of",
+    "list_count",
     "namespace_problem",
     "one_key",
     "owned_client",
@@ -231,4 +242,5 @@ __all__ = [
     "plain_put",
     "rivals",
     "rule_name",
+    "span_text",
 ]

@@ -1,5 +1,6 @@
 """Answers to reads and writes of keys, as msgpack."""
 
+import enum
 from typing import Final, TypeVar, final
 
 import msgspec
@@ -110,7 +111,7 @@ class NamespaceStatus(msgspec.Struct, frozen=True, array_like=True):
     state_hash: str
     """The hash of all entries; empty for those who may not read all keys."""
     changes_from: int
-    """Changes before this position are not known any more."""
+    """Changes before this position are no longer known."""
     lost: bool
     engine: str
     partition: int = 0
@@ -187,14 +188,16 @@ class LeasePage(msgspec.Struct, frozen=True, array_like=True):
 
 
 @final
-class ChangeKind:
-    """The change of a key."""
+class ChangeKind(enum.IntEnum):
+    """The kind of a change."""
 
-    PUT: Final = 0
-    DELETE: Final = 1
-    EXPIRE: Final = 2
-    PROGRESS: Final = 3
+    PUT = 0
+    DELETE = 1
+    EXPIRE = 2
+    PROGRESS = 3
     """No change: all before its position have come. Clients make it."""
+
+    __str__ = enum.Enum.__str__  # a program that prints a change shows a name
 
 
 @final
@@ -204,7 +207,7 @@ class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
     position: int
     index: int
     """Number of the change among those of the same record."""
-    kind: int
+    kind: ChangeKind
     key: bytes
     version: int
     """The version put, or the one that is gone."""
@@ -217,7 +220,7 @@ class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def revision(self) -> int:
         """The number of records of the log up to this change's: a read at this revision has the
-        change, and a watch from this position on has what comes after it."""
+        change. A watch from it on has what later records change, without the rest of this one."""
         return self.position if self.kind == ChangeKind.PROGRESS else self.position + 1
 
 
@@ -229,6 +232,8 @@ class Changes(msgspec.Struct, frozen=True, array_like=True):
     next_position: int
     """The position to go on from: everything before it is among the changes so far."""
     next_index: int = 0
+    identity: str = ""
+    """The identity of the namespace, for the next request; empty from an earlier broker."""
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

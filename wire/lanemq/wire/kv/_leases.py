@@ -17,7 +17,9 @@ OF_LEASES: Final = frozenset({OpType.LEASE, OpType.ALIVE, OpType.REVOKE})
 
 
 @final
-class LeaseTerms(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class LeaseTerms(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True
+):
     """The body of an operation about a lease."""
 
     lease: Annotated[int, msgspec.Meta(ge=1, le=LEASE_MAX)]

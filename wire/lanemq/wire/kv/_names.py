@@ -33,14 +33,21 @@ after a step of the broker's clock."""
 LESSOR_PROPERTY: Final = "kv_lessor"
 """Property of a record about leases: who has asked for it, as ``lessor_of`` names them."""
 
+BOUNDS_PROPERTY: Final = "kv_bounds"
+"""Property of a record from which on the results of a writer, and the changes that are known, have
+bounds in bytes. Those of earlier versions had bounds in number alone, and the records before make
+what they made. Servers set it until the partition's state has one such record."""
+
 KEY_BYTES_MAX: Final = 4 << 10
 VALUE_BYTES_MAX: Final = 4 << 20
 OPERATION_BYTES_MAX: Final = VALUE_BYTES_MAX + (16 << 10)
 """Longest body of an operation, and so of a record: all keys and values of a batch together."""
 STEPS_MAX: Final = 1024
 """Most keys of one batch or multi-get."""
-LOAD_ENTRIES_MAX: Final = 8192
-"""Most entries of one load: they are applied in one turn of the broker's loop."""
+LOAD_ENTRIES_MAX: Final = 1024
+"""Most entries of one load: they are applied in one turn of the broker's loop, at some ten
+microseconds each where they expire, or replace others that do. Servers take none with more; a
+record that has them changes nothing once a partition has bounds (``BOUNDS_PROPERTY``)."""
 PAGE_ENTRIES_MAX: Final = 1000
 PAGE_BYTES_MAX: Final = 1 << 20
 HASH_BYTES: Final = 32
@@ -50,6 +57,8 @@ LEASE_MAX: Final = (1 << 53) - 1
 """Greatest number of a lease: JSON readers that know no integers keep it exact."""
 LEASE_KEYS_MAX: Final = 1024
 """Most keys of one lease in a partition: they go together, in one record."""
+LEASE_BYTES_MAX: Final = 256 << 10
+"""Most bytes of these keys, in a partition that has bounds in bytes (``BOUNDS_PROPERTY``)."""
 LEASES_MAX: Final = 50_000
 """Most leases of a partition, of which one lessor has a fifth at most."""
 CLIENT_CHARACTERS_MAX: Final = 64

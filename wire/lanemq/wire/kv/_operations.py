@@ -15,6 +15,7 @@ import msgspec
 
 from .._errors import RemoteProtocolError
 from .._numbers import LONG_MAX
+from ._lists import list_count
 from ._names import (
     KEY_BYTES_MAX,
     LEASE_MAX,
@@ -81,8 +82,11 @@ class Action(enum.IntEnum):
 
 
 @final
-class Step(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Step(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
     """A part of an operation, about one key."""
+
+    # Further fields are an error here, and in all bodies of records. How deep lists in lists can be
+    # passed over depends on a process's stack: replicas would not agree on a record.
 
     key: bytes
     action: Action
@@ -109,7 +113,9 @@ _Time = Annotated[int, msgspec.Meta(ge=0, le=LONG_MAX)]
 
 
 @final
-class LoadedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class LoadedEntry(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True
+):
     """An entry of a snapshot. Times are milliseconds since 1970; ``expires_ms`` 0 is never."""
 
     # Checked by the decoder: there are millions, and each is decoded four times on its way.
@@ -122,7 +128,7 @@ class LoadedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 @final
-class Beginning(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Beginning(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
     """The body of a ``begin``: whose records follow in the queue."""
 
     partition: int
@@ -202,14 +208,17 @@ def decode_steps(op_type: str, body: bytes) -> list[Step]:
     if op_type not in ONE_STEP and op_type != OpType.BATCH:
         raise RemoteProtocolError(f"there is no operation {op_type!r} with steps")
     _check_size(body)
+    if op_type in ONE_STEP:
+        if list_count(body) > 1:
+            raise RemoteProtocolError(f"the operation {op_type} has more than one step")
+    elif list_count(body) > STEPS_MAX:
+        raise RemoteProtocolError(f"a batch has 1 to {STEPS_MAX} steps, not {list_count(body)}")
     try:
         steps = _STEPS.decode(body)
     except msgspec.MsgspecError as error:
         raise RemoteProtocolError(f"the body of {op_type} cannot be read: {error}") from error
-    if op_type in ONE_STEP and len(steps) != 1:
-        raise RemoteProtocolError(f"the operation {op_type} has {len(steps)} steps, not one")
-    if not 0 < len(steps) <= STEPS_MAX:
-        raise RemoteProtocolError(f"a batch has 1 to {STEPS_MAX} steps, not {len(steps)}")
+    if not steps:
+        raise RemoteProtocolError(f"the operation {op_type} has no steps")
     for step in steps:
         check_step(step)
     if len(steps) > 1 and len({step.key for step in steps}) < len(steps):
@@ -219,13 +228,11 @@ def decode_steps(op_type: str, body: bytes) -> list[Step]:
 
 def plain_put(body: bytes) -> Step | None:
     """Decode the body of a put without condition or ttl; None for any other, allowed or not."""
-    if len(body) > OPERATION_BYTES_MAX:
+    if len(body) > OPERATION_BYTES_MAX or list_count(body) != 1:
         return None
     try:
         steps = _STEPS.decode(body)
     except msgspec.MsgspecError:
-        return None
-    if len(steps) != 1:
         return None
     step = steps[0]
     is_plain = (
@@ -239,14 +246,15 @@ def plain_put(body: bytes) -> Step | None:
     return step if is_plain else None
 
 
-def decode_load(body: bytes) -> list[LoadedEntry]:
-    """Decode and check the entries of a load. Raises ``RemoteProtocolError``."""
+def decode_load(body: bytes, *, most: int | None = None) -> list[LoadedEntry]:
+    """Decode and check the entries of a load, ``most`` or less. Raises ``RemoteProtocolError``."""
     _check_size(body)
+    if most is not None and (count := list_count(body)) > most:
+        raise RemoteProtocolError(f"a load has {most} entries at most, not {count}")
     try:
-        entries = _ENTRIES.decode(body)
+        return _ENTRIES.decode(body)
     except msgspec.MsgspecError as error:
         raise RemoteProtocolError(f"the body of load cannot be read: {error}") from error
-    return entries
 
 
 def check_step(step: Step) -> None:

@@ -22,7 +22,7 @@ _MARK: Final = "/"
 _PLAIN: Final = frozenset(range(0x21, 0x7F)) - frozenset(b"\\*")
 _TEXT_OF: Final = [chr(byte) if byte in _PLAIN else f"\\x{byte:02x}" for byte in range(256)]
 _TEXT_OF[ord("\\")] = "\\\\"
-_WRITTEN: Final = re.compile(r"\\\\|\\x[0-9a-fA-F]{2}|[^\\]")
+_UNKNOWN: Final = re.compile(r"\\(?!x[0-9a-fA-F]{2})")
 
 
 @final
@@ -60,20 +60,14 @@ def parse_key_text(text: str) -> bytes:
 
     Raises ``ValueError`` for a backslash with nothing that it could mean.
     """
-    parts, place = [], 0
-    while place < len(text):
-        found = _WRITTEN.match(text, place)
-        if found is None:
-            raise ValueError(
-                f"{text!r} has a backslash before something else than a backslash, or x and two "
-                "hexadecimal digits"
-            )
-        one, place = found[0], found.end()
-        if one == "\\\\":
-            parts.append(b"\\")
-        else:
-            parts.append(bytes((int(one[2:], 16),)) if len(one) == 4 else one.encode())
-    return b"".join(parts)
+    if "\\" not in text:
+        return text.encode()
+    if _UNKNOWN.search(text.replace("\\\\", "/")):
+        raise ValueError(
+            f"{text!r} has a backslash before something else than a backslash, or x and two "
+            "hexadecimal digits"
+        )
+    return text.encode().decode("unicode_escape").encode("latin-1")  # a byte is a character there
 
 
 def all_keys(namespace: str) -> str:
@@ -81,26 +75,35 @@ def all_keys(namespace: str) -> str:
     return KV_PREFIX + namespace
 
 
-def any_key(namespace: str) -> str:
-    """Return the resource of any key of a namespace: a right to one of them is enough."""
-    return KV_PREFIX + namespace + ANY_KEY
+def any_key(namespace: str) -> KeySpan:
+    """Return any key of a namespace: a right to one of them is enough."""
+    return KeySpan(namespace, b"", None, is_any=True)
 
 
-def one_key(namespace: str, key: bytes) -> str:
-    """Return the resource of one key."""
-    return KV_PREFIX + namespace + _MARK + key_text(key)
+def one_key(namespace: str, key: bytes) -> KeySpan:
+    """Return one key, alone."""
+    return KeySpan(namespace, key, key + b"\0")
 
 
-def keys_under(namespace: str, prefix: bytes) -> str:
-    """Return the resource of all keys under a prefix."""
-    return one_key(namespace, prefix) + ALL if prefix else all_keys(namespace)
+def keys_under(namespace: str, prefix: bytes) -> KeySpan:
+    """Return all keys under a prefix; under an empty one that is all keys of the namespace."""
+    return KeySpan(namespace, prefix, after_key(prefix))
 
 
-def keys_between(namespace: str, begin: bytes, end: bytes | None) -> str:
-    """Return the resource of the keys from ``begin`` up to, but without, ``end``."""
+def span_text(span: KeySpan) -> str:
+    """Return the resource that a span of keys is."""
+    name, begin, end, is_any = span
+    whole = all_keys(name)
+    if is_any:
+        return whole + ANY_KEY
     if end is None and not begin:
-        return all_keys(namespace)
-    return one_key(namespace, begin) + UP_TO + ("" if end is None else key_text(end))
+        return whole
+    text = whole + _MARK + key_text(begin)
+    if end == begin + b"\0":
+        return text
+    if end == after_key(begin):
+        return text + ALL
+    return text + UP_TO + ("" if end is None else key_text(end))
 
 
 def parse_span(resource: str) -> KeySpan | None:
@@ -148,7 +151,7 @@ def parse_rule(resource: str) -> tuple[str, KeyRule] | None:
 
 def rule_name(namespace: str, rule: KeyRule) -> str:
     """Return the name of a rule, of which there is one."""
-    return one_key(namespace, rule.key) + ALL * rule.is_prefix
+    return all_keys(namespace) + _MARK + key_text(rule.key) + ALL * rule.is_prefix
 
 
 def checked_namespace(namespace: str) -> str:

@@ -6,7 +6,7 @@ refuses that operation, so no part of one is ever passed over.
 
 import enum
 from collections.abc import Iterator, Sequence
-from typing import Final, Self, final
+from typing import Annotated, Final, Self, final
 
 import msgspec
 
@@ -50,7 +50,7 @@ RELATIONS: Final = {
 
 
 @final
-class Compare(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Compare(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
     """A comparison of an entry. One that is missing has version and revision 0, and no value: a
     comparison of its value holds in no relation."""
 
@@ -112,7 +112,7 @@ class OperationKind(enum.IntEnum):
 
 
 @final
-class Operation(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Operation(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
     """An operation of a transaction, about one key. It sees what those before it have done."""
 
     kind: OperationKind
@@ -152,12 +152,13 @@ _ACTIONS: Final = {
 
 
 @final
-class Txn(msgspec.Struct, frozen=True, array_like=True):
+class Txn(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A transaction: ``then`` is done if all comparisons hold, else ``otherwise``."""
 
-    compares: list[Compare]
-    then: list[Operation]
-    otherwise: list[Operation]
+    # Beyond their limits lists are refused before they are decoded.
+    compares: Annotated[list[Compare], msgspec.Meta(max_length=STEPS_MAX)]
+    then: Annotated[list[Operation], msgspec.Meta(max_length=STEPS_MAX)]
+    otherwise: Annotated[list[Operation], msgspec.Meta(max_length=STEPS_MAX)]
 
     def keys(self) -> Iterator[bytes]:
         """Iterate over all keys, some perhaps several times."""
@@ -165,6 +166,14 @@ class Txn(msgspec.Struct, frozen=True, array_like=True):
             yield one.key
         for operation in (*self.then, *self.otherwise):
             yield operation.key
+
+    def check_count(self) -> None:
+        """Check the number of comparisons and operations. Raises ``RemoteProtocolError``."""
+        count = len(self.compares) + len(self.then) + len(self.otherwise)
+        if not 0 < count <= STEPS_MAX:
+            raise RemoteProtocolError(
+                f"a transaction has 1 to {STEPS_MAX} comparisons and operations, not {count}"
+            )
 
     @property
     def steps(self) -> list[Step]:
@@ -199,15 +208,30 @@ class TxnAnswer(msgspec.Struct, frozen=True, array_like=True):
     results: tuple[OperationResult, ...] = ()
     """One for each operation that was done, in order."""
 
-    def without_values(self) -> "TxnAnswer":
-        """Return the answer with all values that were read left out."""
+    def without_values(self, *, keys: bool = True) -> "TxnAnswer":
+        """Return the answer with all values that were read left out, and without ``keys`` their
+        keys: they are empty, as those of no entry."""
         results = tuple(
             OperationResult(
-                one.version, msgspec.structs.replace(one.entry, value=b""), bool(one.entry.value)
+                one.version,
+                msgspec.structs.replace(one.entry, key=one.entry.key if keys else b"", value=b""),
+                bool(one.entry.value),
             )
             if one.entry is not None
             else one
             for one in self.results
+        )
+        return TxnAnswer(self.done, self.position, results=results)
+
+    def with_keys(self, operations: Sequence[Operation]) -> "TxnAnswer":
+        """Return the answer with the keys that it lacks, which are those of the operations."""
+        results = tuple(
+            one
+            if one.entry is None or one.entry.key
+            else msgspec.structs.replace(
+                one, entry=msgspec.structs.replace(one.entry, key=operation.key)
+            )
+            for one, operation in zip(self.results, operations, strict=True)
         )
         return TxnAnswer(self.done, self.position, results=results)
 
@@ -237,11 +261,7 @@ def decode_txn(body: bytes) -> Txn:
 
 def check_txn(txn: Txn) -> None:
     """Check the limits of a transaction. Raises ``RemoteProtocolError``."""
-    count = len(txn.compares) + len(txn.then) + len(txn.otherwise)
-    if not 0 < count <= STEPS_MAX:
-        raise RemoteProtocolError(
-            f"a transaction has 1 to {STEPS_MAX} comparisons and operations, not {count}"
-        )
+    txn.check_count()
     for one in txn.compares:
         check_key(one.key)
         if isinstance(one.operand, bytes) != (one.target is Target.VALUE):

@@ -42,6 +42,7 @@ from ._invariants import (
     check_queues,
 )
 from ._names import (
+    ACCOUNT_FIELD,
     BORN_HOST_FIELD,
     FORWARD_QUEUE_ID_FIELD,
     HOPS_FIELD,
@@ -55,6 +56,7 @@ from ._names import (
     LOGICAL_QUEUES_UNORDERED_MEMBER,
     MOVED_FIELD,
     ORIGIN_ID_FIELD,
+    READ_FIELD,
     READER_FIELD,
     REDIRECT_FIELD,
     REDIRECT_VALUE,
@@ -130,6 +132,7 @@ from ._send_to import (
 )
 
 __all__ = [
+    "ACCOUNT_FIELD",
     "BORN_HOST_FIELD",
     "FORWARD_QUEUE_ID_FIELD",
     "HOPS_FIELD",
@@ -152,6 +155,7 @@ __all__ = [
     "ORIGIN_ID_FIELD",
     "PROGRESS_PREFIX",
     "READER_FIELD",
+    "READ_FIELD",
     "REDIRECT_FIELD",
     "REDIRECT_VALUE",
     "REPORT_MEMBER",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from ._segment import Segment, SegmentKey, sort_key
+from ._segment import NOT_SET, Segment, SegmentKey, sort_key
 from ._segment_state import SegmentState
 
 
@@ -37,13 +37,13 @@ class Chain:
 
     def __init__(self, index: int, segments: Iterable[Segment] = ()) -> None:
         self.index = index
-        self.segments = tuple(sorted(segments, key=sort_key))
+        self.segments = tuple(_ordered(segments))
         # Every send and every pull asks for these.
-        self.placed = tuple(s for s in self.segments if s.delta >= 0)
+        self.placed = tuple([s for s in self.segments if s.delta >= 0])
         """The segments whose place in the queue is known."""
-        self.readable = tuple(s for s in self.placed if s.is_readable)
+        self.readable = tuple([s for s in self.placed if s.state.is_readable])
         """The segments that can be read and whose place is known."""
-        self._forced = tuple(s.delta for s in self.placed if s.is_forced)
+        self._forced = tuple([s.delta for s in self.placed if s.is_forced])
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self.segments)
@@ -209,17 +209,11 @@ class Chain:
     def _last(self, state: SegmentState) -> Segment | None:
         return next((s for s in reversed(self.segments) if s.state is state), None)
 
-    # By identity and by physical queue
+    # By identity
 
     def find(self, key: SegmentKey) -> Segment | None:
         """Return the segment of this identity."""
         return next((segment for segment in self.segments if segment.key == key), None)
-
-    def on_queue(self, broker_name: str, queue_id: int) -> tuple[Segment, ...]:
-        """Return the segments on one physical queue, by their first offset."""
-        return by_offset(
-            s for s in self.segments if s.queue_id == queue_id and s.broker_name == broker_name
-        )
 
     # Changes
 
@@ -244,6 +238,18 @@ class Chain:
 
 def _never(_: str) -> bool:
     return False
+
+
+def _ordered(segments: Iterable[Segment]) -> list[Segment]:
+    """Sort segments by ``sort_key``, which most need not: each begins behind the one before."""
+    found = list(segments)
+    end = NOT_SET
+    for segment in found:
+        if segment.delta <= end:
+            found.sort(key=sort_key)
+            break
+        end = segment.delta
+    return found
 
 
 def by_offset(segments: Iterable[Segment]) -> tuple[Segment, ...]:

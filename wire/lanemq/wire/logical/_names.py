@@ -39,6 +39,14 @@ writing where nobody looks for the message, or taking it for one at another offs
 given nothing of another segment than the one it names.
 """
 
+READ_FIELD: Final = "lanemqRead"
+"""Ext field of a commit of a reader that knows segments: the one it read last (``Reached.meant``).
+
+Its view of the queue may be older than that of the server that keeps the commit: where the queue
+went past that segment by then, the commit counts up to the place where it did. Only lanemq's own
+clients say it.
+"""
+
 REDIRECT_FIELD: Final = "REDIRECT"
 """Ext field of an answer: ask the segment in the body instead. Its presence counts."""
 
@@ -65,7 +73,11 @@ BORN_HOST_FIELD: Final = "lanemqBornHost"
 ORIGIN_ID_FIELD: Final = "lanemqOriginId"
 """Ext field of a send-back from a logical listener: the offset id that the consumer knows."""
 
-SERVERS_FIELDS: Final = frozenset({HOPS_FIELD, BORN_HOST_FIELD, ORIGIN_ID_FIELD})
+ACCOUNT_FIELD: Final = "lanemqAccount"
+"""Ext field of a request for locks from a logical listener: the account of the client, if it may
+not do everything. In a broker's answer about a lock that it lent: the account that has the lock."""
+
+SERVERS_FIELDS: Final = frozenset({HOPS_FIELD, BORN_HOST_FIELD, ORIGIN_ID_FIELD, ACCOUNT_FIELD})
 """Ext fields by which servers speak for their clients; no client has a use for them."""
 
 LOCK_FIELD: Final = "lanemqLock"

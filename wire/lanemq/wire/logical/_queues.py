@@ -32,11 +32,12 @@ class LogicalQueues(Mapping[int, Chain]):
     A topic without any is still one with logical queues; one without this object is not.
     """
 
-    __slots__ = ("_chains",)
+    __slots__ = ("_chains", "_count")
 
     def __init__(self, chains: Iterable[Chain] = ()) -> None:
         ordered = sorted(chains, key=lambda chain: chain.index)
         self._chains = {chain.index: chain for chain in ordered}
+        self._count = -1
 
     @classmethod
     def of(cls, segments: Iterable[Segment]) -> "LogicalQueues":
@@ -71,6 +72,14 @@ class LogicalQueues(Mapping[int, Chain]):
         """All segments, by index and place in the chain."""
         return tuple(segment for chain in self._chains.values() for segment in chain)
 
+    @property
+    def count(self) -> int:
+        """The number of segments, or of chains where more of them are empty: what it costs to go
+        through them."""
+        if self._count < 0:
+            self._count = sum(len(chain.segments) or 1 for chain in self._chains.values())
+        return self._count
+
     # Views
 
     def of_broker(self, broker_name: str) -> "LogicalQueues":
@@ -90,7 +99,20 @@ class LogicalQueues(Mapping[int, Chain]):
 
     def find(self, key: SegmentKey) -> Segment | None:
         """Return the segment of this identity, in whatever logical queue."""
-        return next((segment for segment in self.segments if segment.key == key), None)
+        for chain in self._chains.values():
+            for segment in chain.segments:
+                if segment.queue_id == key.queue_id and segment.key == key:
+                    return segment
+        return None
+
+    def differing(self, other: "LogicalQueues") -> set[int]:
+        """Return the indices whose chains are not the same here and there, or are in one alone."""
+        mine, theirs = self._chains, other._chains
+        return {
+            index
+            for index in mine.keys() | theirs.keys()
+            if (one := mine.get(index)) is not (another := theirs.get(index)) and one != another
+        }
 
     # Changes
 
@@ -109,7 +131,15 @@ class LogicalQueues(Mapping[int, Chain]):
 
     def without(self, *keys: SegmentKey) -> "LogicalQueues":
         """Return the logical queues of the segments that have none of these identities."""
-        return LogicalQueues.of(s for s in self.segments if s.key not in keys)
+        gone = frozenset(keys)
+        queue_ids = {key.queue_id for key in gone}
+        kept: list[Chain] = []
+        for chain in self._chains.values():
+            if not queue_ids.isdisjoint([segment.queue_id for segment in chain.segments]):
+                chain = Chain(chain.index, (s for s in chain.segments if s.key not in gone))
+            if chain.segments:
+                kept.append(chain)
+        return LogicalQueues(kept)
 
     def remove(self, index: int) -> "LogicalQueues":
         """Return a copy without a logical queue. Raises ``KeyError`` if it is not there."""

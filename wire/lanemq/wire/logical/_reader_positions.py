@@ -6,8 +6,9 @@ reader that has had them continues at the cut, and what it commits counts up to 
 """
 
 from collections.abc import Hashable
-from typing import Generic, NamedTuple, TypeVar, final
+from typing import Generic, NamedTuple, Self, TypeVar, final
 
+from ..bodies._queues import MessageQueue
 from ._chain import Chain
 from ._segment import Segment
 
@@ -21,6 +22,24 @@ class Reached(NamedTuple):
     """The segment it read last."""
     offset: int
     """The logical offset behind what was read."""
+
+    @property
+    def meant(self) -> str:
+        """The ``READ_FIELD`` of a commit from this position, its broker's name last."""
+        segment = self.segment
+        numbers = segment.offset_delta, segment.delta, segment.queue_id
+        return ":".join((*map(str, numbers), segment.broker_name))
+
+    @classmethod
+    def named(cls, topic: str, index: int, offset: int, said: str) -> Self | None:
+        """Return the position that a commit of ``offset`` in a logical queue names by its
+        ``READ_FIELD``; None for a text that names none."""
+        *numbers, broker_name = said.split(":", 3)
+        if len(numbers) != 3 or not all(n.isdecimal() and len(n) < 20 for n in numbers):
+            return None
+        begin, delta, queue_id = map(int, numbers)
+        queue = MessageQueue(topic, broker_name, queue_id)
+        return cls(Segment(queue, index, delta, offset_delta=begin), offset)
 
     def cut(self, chain: Chain) -> int | None:
         """Return the logical offset before this position at which the queue went on elsewhere; None
@@ -82,8 +101,3 @@ class ReaderPositions(Generic[K]):
         offset that it was not given here."""
         reached = self._positions.get(reader)
         return None if reached is None or offset > reached.offset else reached
-
-    def committed(self, reader: K, offset: int, chain: Chain) -> int:
-        """Return the logical offset that counts where ``reader`` commits ``offset``."""
-        reached = self.reached(reader, offset)
-        return offset if reached is None else reached.worth(offset, chain)

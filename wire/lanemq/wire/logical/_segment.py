@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple, Self, final
 
 from ..bodies._body import Body
 from ..bodies._queues import MessageQueue
+from ._segment_json import compact, read_arguments
 from ._segment_state import SegmentState
 
 NOT_SET = -1
@@ -73,6 +74,32 @@ class Segment(Body):
     Some readers may have been given messages of the source that have no place in the queue: the
     offsets behind ``delta`` may be of those.
     """
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        """Read one as ``Body.from_json``, in a quarter of the time where it has its usual form."""
+        arguments = read_arguments(value)
+        return super(Segment, cls).from_json(value) if arguments is None else cls(*arguments)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the members as ``Body.to_json``, without a look at the declaration."""
+        return {
+            "brokerAddr": self.broker_address,
+            "firstMsgTimeMillis": self.first_time_ms,
+            "lanemqForced": self.is_forced,
+            "lanemqMigration": self.migration,
+            "lastMsgTimeMillis": self.last_time_ms,
+            "logicalQueueDelta": self.delta,
+            "logicalQueueIndex": self.logical_index,
+            "messageQueue": self.message_queue,
+            "offsetDelta": self.offset_delta,
+            "offsetMax": self.offset_max,
+            "state": self.state,
+        }
+
+    def compact_json(self) -> bytes:
+        """Return what ``fastjson.dumps`` writes of it, in a quarter of the time."""
+        return compact(self.to_json(), self.message_queue)
 
     @property
     def topic(self) -> str:

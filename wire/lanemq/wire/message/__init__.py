@@ -21,7 +21,7 @@ from ._ids import (
     encode_offset_ids,
     unique_key_time_ms,
 )
-from ._many_messages import decode_messages, iter_messages
+from ._many_messages import check_number, decode_messages, iter_messages
 from ._message import (
     StoredMessage,
     body_crc,
@@ -83,6 +83,7 @@ __all__ = [
     "StoredMessage",
     "UniqueKeys",
     "body_crc",
+    "check_number",
     "compress_body",
     "count_batch",
     "decode_batch",

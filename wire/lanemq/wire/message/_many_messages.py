@@ -1,8 +1,10 @@
 """Decoding of many records, one after another, as an answer to a pull has them."""
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final
 
+from .._errors import RemoteProtocolError
 from .._hosts import unpack_host
 from ._message import HOSTS_V6, StoredMessage, decode_message, topic_of
 from ._message_layout import HEADS, MAGIC_V1
@@ -10,6 +12,9 @@ from ._message_layout import HEADS, MAGIC_V1
 HEAD_BYTES: Final = HEADS[0].size_bytes
 # Looked up once: consumers spend a good part of their time here.
 read_head = HEADS[0].struct.unpack_from
+read_size = Struct(">i").unpack_from
+ALWAYS_TAKEN: Final = 4096
+"""Records that an answer may have whatever was asked for."""
 
 
 def iter_messages(
@@ -24,14 +29,39 @@ def iter_messages(
         position += message.size_bytes
 
 
+def check_number(data: bytes | bytearray | memoryview, asked: int) -> None:
+    """Raise ``RemoteProtocolError`` where clearly more records follow each other than asked for.
+
+    Apache's brokers answer no more than that (a batch of 5.x, of many messages, is one record
+    here); but to refuse what a broker means well would stop a consumer, so there is much room.
+    """
+    most, position, end = max(ALWAYS_TAKEN, 4 * asked), 0, len(data)
+    if end <= most * HEAD_BYTES:  # nearly always
+        return
+    for _ in range(most):
+        if end - position < HEAD_BYTES:
+            return
+        (size,) = read_size(data, position)
+        if size < HEAD_BYTES:
+            return  # no record: whoever decodes it says so
+        position += size
+    if position < end:
+        raise RemoteProtocolError(f"more than {most} messages, where {asked} were asked for")
+
+
 def decode_messages(
-    data: bytes | bytearray | memoryview, *, check_crc: bool = False
+    data: bytes | bytearray | memoryview, *, check_crc: bool = False, asked: int | None = None
 ) -> list[StoredMessage]:
     """Decode all records of a pull or query answer; errors as ``decode_message``.
+
+    ``asked`` is the number of messages asked for: clearly more are an error, of which none is
+    decoded.
 
     Records of version 1 with IPv4 hosts, which nearly all are, are read by one look at their
     head; any other one, and whatever is wrong in a record, is left to ``decode_message``.
     """
+    if asked is not None:
+        check_number(data, asked)
     if check_crc or not isinstance(data, bytes):
         return list(iter_messages(data, check_crc=check_crc))
     messages: list[StoredMessage] = []

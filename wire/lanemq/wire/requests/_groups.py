@@ -179,6 +179,12 @@ PROGRESS: Final = (
             Touch(
                 Kind.TOPIC, Field("topicList", Absent.NOTHING, separator=";"), Right.READ, (_GET,)
             ),
+            Touch(
+                Kind.TOPIC,
+                Found("each other topic of the group that is to be in the answer"),
+                Right.READ,
+                (_SUB, _GET),
+            ),
         ),
         ports=BOTH,
     ),
@@ -206,6 +212,12 @@ PROGRESS: Final = (
             ),
             _topic(_GET),
             _group("compareGroup", _GET),
+            Touch(
+                Kind.GROUP,
+                Found("each other group whose offsets are to count"),
+                Right.READ,
+                (_SUB, _GET),
+            ),
         ),
         ports=BROKER,
     ),

@@ -8,35 +8,30 @@ about, since its outcome, or the value in the answer, tells what is there.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-import msgspec
-
 from .. import headers as h
 from .._codes import RequestCode as Code
-from .._errors import RemoteProtocolError
 from ..kv import (
     DEFAULT_NAMESPACE,
     OF_LEASES,
     ONE_STEP,
-    STEPS_MAX,
+    KeySpan,
     OpType,
     Step,
-    all_keys,
     any_key,
     checked_namespace,
     decode_key,
+    decode_keys,
     decode_steps,
     decode_terms,
     decode_txn,
-    keys_between,
     keys_under,
     one_key,
 )
 from ..kv import Action as Does
 from ._rights import Action, Kind, Right
-from ._spec import BROKER, BodyKind, Keys, RequestSpec, Touch
+from ._spec import BROKER, WHOLE, BodyKind, Keys, RequestSpec, Touch
 
 Fields = Mapping[str, str]
-_KEYS: Final = msgspec.msgpack.Decoder(list[bytes])
 _HAS_STEPS: Final = ONE_STEP | {OpType.BATCH}
 
 
@@ -44,61 +39,57 @@ def _namespace(fields: Fields) -> str:
     return checked_namespace(fields.get("namespace") or DEFAULT_NAMESPACE)
 
 
-def _whole(fields: Fields, body: bytes) -> Iterator[str]:
-    yield all_keys(_namespace(fields))
+def _all(namespace: str) -> KeySpan:
+    return keys_under(namespace, b"")
 
 
-def _some(fields: Fields, body: bytes) -> Iterator[str]:
+def _some(fields: Fields, body: bytes) -> Iterator[KeySpan]:
     namespace = fields.get("namespace")
     if namespace:
         yield any_key(checked_namespace(namespace))
 
 
-def _named(fields: Fields, body: bytes) -> Iterator[str]:
+def _named(fields: Fields, body: bytes) -> Iterator[KeySpan]:
     yield one_key(_namespace(fields), decode_key(fields.get("key", "")))
 
 
-def _prefix(fields: Fields, body: bytes) -> Iterator[str]:
+def _prefix(fields: Fields, body: bytes) -> Iterator[KeySpan]:
     yield keys_under(_namespace(fields), decode_key(fields.get("prefix", ""), "prefix"))
 
 
-def _between(fields: Fields, body: bytes) -> Iterator[str]:
+def _between(fields: Fields, body: bytes) -> Iterator[KeySpan]:
     end = fields.get("end")
-    last = None if end is None else decode_key(end, "end")
-    yield keys_between(_namespace(fields), decode_key(fields.get("begin", ""), "begin"), last)
+    last = None if end is None else decode_key(end, "end") or None
+    yield KeySpan(_namespace(fields), decode_key(fields.get("begin", ""), "begin"), last)
 
 
-def _listed(fields: Fields, body: bytes) -> Iterable[str]:
+def _listed(fields: Fields, body: bytes) -> Iterable[KeySpan]:
     namespace = _namespace(fields)
-    try:
-        keys = _KEYS.decode(body)
-    except msgspec.MsgspecError as error:
-        raise RemoteProtocolError(f"the keys cannot be read: {error}") from error
-    if len(keys) > STEPS_MAX:
-        raise RemoteProtocolError(f"{len(keys)} keys are asked for, at most {STEPS_MAX} are taken")
-    return [one_key(namespace, key) for key in keys] or [any_key(namespace)]
+    return [one_key(namespace, key) for key in decode_keys(body)] or [any_key(namespace)]
 
 
-def _written(fields: Fields, body: bytes) -> Iterable[str]:
+def _written(fields: Fields, body: bytes) -> Iterable[KeySpan]:
     """Find what a write changes: the keys of its steps or operations, or all. A namespace that it
     makes is touched as a whole. A lease is its account's, and takes a right to some key: only such
-    keys are ever under it."""
+    keys are ever under it. A write that only compares and reads takes one as well, because its
+    record is in the log of the namespace like any other."""
     namespace, op_type = _namespace(fields), fields.get("opType", "")
     if fields.get("createAt"):
-        return [all_keys(namespace)]
+        return [_all(namespace)]
     if op_type in OF_LEASES:
         is_whole = decode_terms(op_type, body).of_any
-        return [all_keys(namespace) if is_whole else any_key(namespace)]
+        return [_all(namespace) if is_whole else any_key(namespace)]
     if op_type == OpType.TXN:
         steps = decode_txn(body).steps
     elif op_type in _HAS_STEPS:
         steps = decode_steps(op_type, body)
     else:
-        return [all_keys(namespace)]
-    return [one_key(namespace, step.key) for step in steps if step.action is not Does.CHECK]
+        return [_all(namespace)]
+    written = [one_key(namespace, step.key) for step in steps if step.action is not Does.CHECK]
+    return written or [any_key(namespace)]
 
 
-def _told(fields: Fields, body: bytes) -> Iterable[str]:
+def _told(fields: Fields, body: bytes) -> Iterable[KeySpan]:
     """Find what the answer to a write tells of: the keys of its conditions and reads."""
     namespace, op_type = _namespace(fields), fields.get("opType", "")
     if op_type == OpType.TXN:
@@ -111,10 +102,10 @@ def _told(fields: Fields, body: bytes) -> Iterable[str]:
     return [one_key(namespace, step.key) for step in decode_steps(op_type, body) if _tells(step)]
 
 
-def _leases(fields: Fields, body: bytes) -> Iterator[str]:
+def _leases(fields: Fields, body: bytes) -> Iterator[KeySpan]:
     namespace = _namespace(fields)
     is_own = fields.get("ofAny") in (None, "", "false")
-    yield any_key(namespace) if is_own else all_keys(namespace)
+    yield any_key(namespace) if is_own else _all(namespace)
 
 
 def _tells(step: Step) -> bool:
@@ -122,17 +113,16 @@ def _tells(step: Step) -> bool:
     return is_bound or step.action is Does.CHECK
 
 
-def reads(what: str, read: Callable[[Fields, bytes], Iterable[str]]) -> Touch:
+def reads(what: str, read: Callable[[Fields, bytes], Iterable[KeySpan]]) -> Touch:
     """Return the touch of keys that are read."""
     return Touch(Kind.TOPIC, Keys(what, read), Right.READ, (Action.SUB,))
 
 
-def writes(what: str, read: Callable[[Fields, bytes], Iterable[str]]) -> Touch:
+def writes(what: str, read: Callable[[Fields, bytes], Iterable[KeySpan]]) -> Touch:
     """Return the touch of keys that are written."""
     return Touch(Kind.TOPIC, Keys(what, read), Right.WRITE, (Action.PUB,))
 
 
-_WHOLE: Final = "all keys of `namespace`"
 _BETWEEN: Final = "the keys of `namespace` from `begin` up to `end`"
 _UNDER: Final = "the keys of `namespace` under `prefix`"
 
@@ -142,8 +132,8 @@ KEYS: Final = (
         h.KvWrite,
         touches=(
             writes(
-                "the keys of its steps and operations; any key of `namespace` for a lease of the "
-                "account's own; or all keys of `namespace`",
+                "the keys of its steps and operations; any key of `namespace` if these write "
+                "none, and for a lease of the account's own; or all keys of `namespace`",
                 _written,
             ),
             reads("the keys of its conditions and reads", _told),
@@ -189,5 +179,11 @@ KEYS: Final = (
         ),
         ports=BROKER,
     ),
-    RequestSpec(Code.KV_STATE, h.KvState, touches=(reads(_WHOLE, _whole),), ports=BROKER),
+    # Between brokers: its rows have the results of all accounts' writes, and it may remake a state.
+    RequestSpec(
+        Code.KV_STATE,
+        h.KvState,
+        touches=(Touch(Kind.CLUSTER, WHOLE, Right.ADMIN, (Action.UPDATE,)),),
+        ports=BROKER,
+    ),
 )

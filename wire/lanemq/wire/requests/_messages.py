@@ -93,8 +93,8 @@ SENDS: Final = (
         Code.RESUME_CHECK_HALF_MESSAGE,
         h.ResumeCheckHalfMessage,
         touches=(
-            _if_named(Right.READ, Action.UPDATE),
-            _found_topic("half message", Right.READ, Action.SUB, Action.GET),
+            _if_named(Right.WRITE, Action.UPDATE),
+            _found_topic("half message", Right.WRITE, Action.PUB),
             _MEMBERSHIP,
         ),
         ports=BROKER,

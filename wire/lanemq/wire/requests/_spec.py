@@ -6,7 +6,9 @@ from enum import Enum
 from typing import Final, final
 
 from .._codes import RequestCode
+from .._names import listed
 from ..headers import Header
+from ..kv import KeySpan
 from ._rights import Action, Kind, Right
 
 
@@ -70,6 +72,11 @@ class Field:
     """True where only offsets are touched: the name may be that of progress in logical queues
     (``lanemq.wire.logical.progress_topic``), which is their topic's."""
 
+    def names(self, text: str) -> list[str]:
+        """Return the names in the field. Raises ``Refused`` as ``lanemq.wire.listed``."""
+        parts = listed(self.name, text, self.separator) if self.separator else [text]
+        return [name for name in parts if name]
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -89,9 +96,8 @@ class Keys:
 
     what: str
     """The keys, for tables: "the keys in the body"."""
-    read: Callable[[Mapping[str, str], bytes], Iterable[str]]
-    """Iterates over the resources (``lanemq.wire.kv.one_key`` and its like). Raises
-    ``RemoteProtocolError``."""
+    read: Callable[[Mapping[str, str], bytes], Iterable[KeySpan]]
+    """Iterates over the keys. Raises ``RemoteProtocolError``."""
     or_all: str = ""
     """The field without which all namespaces are touched, so that the right to the broker is
     needed."""

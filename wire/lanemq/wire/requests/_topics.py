@@ -100,6 +100,14 @@ SERVER: Final = (
     ),
     RequestSpec(Code.GET_COLD_DATA_FLOW_CTR_INFO, touches=(_READS_WHOLE,), ports=BROKER),
     RequestSpec(Code.PROXY_STATUS, touches=(_READS_WHOLE,), ports=PROXY),
+    RequestSpec(Code.PROXY_MOVE_QUEUE, h.ProxyMoveQueue, touches=(_CHANGES_WHOLE,), ports=PROXY),
+    RequestSpec(Code.PROXY_QUEUES, h.ProxyQueues, touches=(_READS_WHOLE,), ports=PROXY),
+    RequestSpec(
+        Code.PROXY_DRAIN_BROKER, h.ProxyDrainBroker, touches=(_CHANGES_WHOLE,), ports=PROXY
+    ),
+    RequestSpec(
+        Code.PROXY_LOST_MESSAGES, h.ProxyLostMessages, touches=(_CHANGES_WHOLE,), ports=PROXY
+    ),
     RequestSpec(Code.GET_BROKER_RUNTIME_INFO, touches=(_READS_WHOLE,), ports=BROKER),
     RequestSpec(
         Code.VIEW_BROKER_STATS_DATA,

@@ -60,6 +60,8 @@ SEARCHES: Final[dict[str, Callable[[str, str], bool]]] = {
     "ENDSWITH": str.endswith,
 }
 NEGATABLE: Final = frozenset({"BETWEEN", "IN", *SEARCHES})
+PREFIXES: Final = frozenset({"+", "-", "NOT", "("})
+DIGITS_MAX: Final = len(str(LONG_MAX))
 
 
 @final
@@ -217,7 +219,7 @@ class Parser:
 
     def _unary(self) -> Node:
         token = self._tokens.peek()
-        if token.kind not in ("+", "-", "NOT", "("):
+        if token.kind not in PREFIXES:
             return self._primary()
         self._tokens.take()
         self._nesting += 1
@@ -235,7 +237,9 @@ class Parser:
 
     def _primary(self) -> Node:
         token = self._tokens.take()
-        match token.kind:
+        match token.kind:  # what is most often there comes first
+            case "NAME":
+                return Named(token.text)
             case "TEXT":
                 return Constant(_unquoted(token.text))
             case "INTEGER":
@@ -248,8 +252,6 @@ class Parser:
                 return Constant(False)
             case "NULL":
                 return Constant(None)
-            case "NAME":
-                return Named(token.text)
         raise self._tokens.unexpected(token, "expected a property, a value, NOT or (")
 
     def _text(self) -> str:
@@ -257,9 +259,8 @@ class Parser:
 
     def _whole(self, token: Token) -> int:
         digits = token.text.rstrip("lL")
-        if len(digits) > len(str(LONG_MAX)) or int(digits) > LONG_MAX:
+        if len(digits) > DIGITS_MAX or (number := int(digits)) > LONG_MAX:
             raise self._invalid("a whole number has 64 bits, this one more,", token)
-        number = int(digits)
         return number if number <= INT_MAX else Long(number)
 
     def _float(self, token: Token) -> float:

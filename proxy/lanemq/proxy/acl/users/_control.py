@@ -16,11 +16,13 @@ from lanemq.storage import system_clock_ms
 from lanemq.wire import ACCESS_KEY_FIELD, Refused, ResponseCode
 from lanemq.wire import RequestCode as Code
 from lanemq.wire.frame import Frame
+from lanemq.wire.logical import SERVERS_FIELDS
 
 from ..._settings import ConfigError
 from ...net._session import Session
 from .._refusals import Refusals
 from .._rights import UNLIMITED, Lacking, Rights, Sender
+from .._rules import servers_only
 from .._signature_check import misdirected
 from ._resources import NAME_MAX
 from ._rules import is_limited, lacking, lacking_of, names_group, stranger
@@ -75,8 +77,12 @@ class UserControl:
         why = misdirected(frame, self._addresses, system_clock_ms)
         if why is None and frame.code not in self._open_to_all:
             why = stranger(users, frame)
-        if why is None and self._checks_policies and frame.code not in self._open_to_users:
-            why = lacking(users, frame, host, self._cluster, name=self.signer(frame, session))
+        if why is None:
+            name, is_open = self.signer(frame, session), frame.code in self._open_to_users
+            if self._checks_policies and not is_open:
+                why = lacking(users, frame, host, self._cluster, name=name)
+            elif not SERVERS_FIELDS.isdisjoint(frame.fields) and self._is_stranger(name):
+                why = servers_only(frame)
         if why is not None:
             raise self._refused(frame, session, why)
 
@@ -106,6 +112,11 @@ class UserControl:
         if frame.code in self._open_to_all and stranger(self.table.users, frame) is not None:
             return ""
         return frame.fields.get(ACCESS_KEY_FIELD, "")
+
+    def _is_stranger(self, name: str) -> bool:
+        """Return whether a signer may not speak as a server; where policies are not checked, that
+        is who has not signed at all."""
+        return is_limited(self.table.users, name) if self._checks_policies else not name
 
     def _limits(self, name: str) -> bool:
         return self._checks_policies and is_limited(self.table.users, name)

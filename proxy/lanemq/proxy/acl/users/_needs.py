@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from lanemq.wire import RETRY_PREFIX
+from lanemq.wire.kv import KeySpan
 from lanemq.wire.requests import Action, Kind, Touch
 
-from .._touched import Reader, readers
-from ._resources import Need, group_need, topic_need
+from .._touched import Reader, keeps_offsets, readers
+from ._resources import Need, group_need, keys_need, progress_need, topic_need
 
 
 @cache
@@ -29,12 +30,17 @@ def readers_at(cluster: str) -> Mapping[int, Reader[Need]]:
             return lambda name: whole
         if kind is Kind.GROUP:
             return lambda name: (group_need(name, *actions),)
+        need = progress_need if keeps_offsets(touch) else topic_need
 
         def topic(name: str) -> tuple[Need, ...]:
             if Action.PUB in actions and name.startswith(RETRY_PREFIX):
                 return (group_need(name, Action.SUB),)
-            return (topic_need(name, *actions),)
+            return (need(name, *actions),)
 
         return topic
 
-    return readers(need_of)
+    def need_of_keys(touch: Touch) -> Callable[[KeySpan], Need]:
+        actions = frozenset(touch.user)
+        return lambda span: keys_need(span, actions)
+
+    return readers(need_of, need_of_keys)

@@ -9,25 +9,26 @@ Source: RocketMQ 5.3.3, AclAuthorizationHandler, Acl, Policy, PolicyEntry, IPAdd
 """
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Final, final
 
 from lanemq.wire import RETRY_PREFIX, group_behind
 from lanemq.wire.kv import KeyRule, KeySpan, all_keys, parse_span
 from lanemq.wire.requests import Action, Kind
 
-from .._key_rules import KeyRules, Point
+from .._key_rules import Decision, KeyDecisions
 from .._unheard_names import group_never_found, topic_never_found
 from ._resources import NAME_MAX, Need, Resource
 
 DECISIONS_REMEMBERED: Final = 64
-NAMESPACES_REMEMBERED: Final = 16
+HOSTS_REMEMBERED: Final = 1024
 NETWORKS_REMEMBERED: Final = 4096
 MAPPED_BITS: Final = 96
 """The bits in front of an IPv4 address in the one of IPv6 that stands for it."""
+_SENDING: Final = frozenset({Action.PUB})
 
 
 @final
@@ -52,10 +53,6 @@ class Entry:
     """Addresses and networks from which it counts; none mean all."""
     is_allowed: bool
 
-    def matches(self, need: Need, host: str) -> bool:
-        """Return whether the entry is about a need of a request from ``host``."""
-        return self.resource.covers(need.kind, need.name) and self.applies(need, host)
-
     def applies(self, need: Need, host: str) -> bool:
         """Return whether the entry is about the actions of a need, and about ``host``."""
         return self.is_about(need.actions) and self.counts_from(host)
@@ -66,7 +63,7 @@ class Entry:
 
     def counts_from(self, host: str) -> bool:
         """Return whether the entry is about requests from ``host``."""
-        return not self.networks or any(is_in(host, network) for network in self.networks)
+        return not self.networks or _is_in_any(host, self.networks)
 
     @property
     def rank(self) -> tuple[bool, bool, int, bool]:
@@ -79,87 +76,123 @@ Policies = Mapping[PolicyType, Mapping[Resource, Entry]]
 """The entries of a subject, by type of policy and by resource."""
 
 
-def decision(policies: Policies, need: Need, host: str) -> bool | None:
-    """Return whether a need is allowed; None where no entry is about it.
-
-    A group's dead letters and stage records are the group's, where no entry names them. Who uses
-    the topic of a namespace of keys touches all of these.
-    """
-    span = parse_span(need.name) if need.kind is Kind.TOPIC else None
-    if span is not None:
-        return KeyPolicies(policies, span.namespace).decide(span, need, host)
-    for policy_type in PolicyType:
-        entries = policies.get(policy_type, {}).values()
-        matching = [
-            entry
-            for entry in entries
-            if entry.matches(need, host) and need.is_named_by(entry.resource)
-        ]
-        if matching:
-            return min(matching, key=lambda entry: entry.rank).is_allowed
-    owner = need.owner
-    if owner is None or owner.owner is not None:  # else a name could nest without end
-        return None
-    return decision(policies, owner, host)
-
-
 @final
-class KeyPolicies:
-    """The entries about the keys of one namespace, ordered for many decisions."""
+class _OfType:
+    """The entries of one type of policy, found by the name of a resource: with one look for each
+    length of the beginnings, however many they are."""
 
-    def __init__(self, policies: Policies, namespace: str) -> None:
-        self._namespace = namespace
-        self._about: dict[PolicyType, dict[KeyRule, Entry]] = {}
-        self._around: dict[PolicyType, list[Entry]] = {}
-        """Those about all keys of the namespace, and more, the nearest first."""
-        whole = all_keys(namespace)
-        for policy_type in PolicyType:
-            about = self._about[policy_type] = {}
-            around = self._around[policy_type] = []
-            for entry in policies.get(policy_type, {}).values():
-                keys = entry.resource.keys
-                if keys is not None and keys[0] == namespace:
-                    about[keys[1]] = entry
-                elif entry.resource.covers(Kind.TOPIC, whole):
-                    around.append(entry)
-            around.sort(key=lambda entry: entry.rank)
-        self._rules = KeyRules([rule for about in self._about.values() for rule in about])
+    def __init__(self, entries: Mapping[Resource, Entry]) -> None:
+        self._entries = entries
+        lengths: dict[Kind, set[int]] = {}
+        for resource in entries:
+            if resource.is_prefix:
+                lengths.setdefault(resource.kind, set()).add(len(resource.name))
+        self._lengths = {kind: sorted(found, reverse=True) for kind, found in lengths.items()}
+        of_any = [entry for resource, entry in entries.items() if resource.kind is Kind.ANY]
+        self._of_any = sorted(of_any, key=lambda entry: entry.rank)
 
-    def decide(self, span: KeySpan, need: Need, host: str) -> bool | None:
-        """Return whether a need of keys is allowed; None where no entry is about some of them."""
-        found = [self._at(point, need, host) for point in self._rules.points(span)]
-        if span.is_any:
-            return True if True in found else False if False in found else None
-        return next((one for one in found if not one), True)
-
-    def _at(self, point: Point, need: Need, host: str) -> bool | None:
-        for policy_type in PolicyType:
-            about = self._about[policy_type]
-            nearest = [about[rule] for rule in self._rules.about(point) if rule in about]
-            for entry in (*nearest, *self._around[policy_type]):
-                if entry.applies(need, host):
-                    return entry.is_allowed
-        return None
+    def about(self, kind: Kind, name: str) -> Iterator[Entry]:
+        """Iterate over the entries that cover a name of a kind, the nearest first."""
+        resources = [Resource(kind, name, False)]
+        lengths = self._lengths.get(kind, ())
+        resources += [Resource(kind, name[:n], True) for n in lengths if n <= len(name)]
+        for resource in resources:
+            entry = self._entries.get(resource)
+            if entry is not None:
+                yield entry
+        yield from self._of_any
 
 
 @final
 class Decider:
-    """The decisions of one subject's policies; it remembers the last ones for short names."""
+    """The decisions of one subject's policies; it remembers the last ones for short names.
+
+    What it takes for one hardly grows with the number of entries: a request may have thousands of
+    names.
+    """
 
     def __init__(self, policies: Policies) -> None:
         self._policies = policies
+        self._types = {one: _OfType(policies.get(one, {})) for one in PolicyType}
+        self._keys: dict[str, dict[PolicyType, dict[KeyRule, Entry]]] = {}
+        """Those about some keys of a namespace, by namespace."""
+        for policy_type in PolicyType:
+            for resource, entry in policies.get(policy_type, {}).items():
+                if (keys := resource.keys) is not None:
+                    of_namespace = self._keys.setdefault(keys[0], {})
+                    of_namespace.setdefault(policy_type, {})[keys[1]] = entry
         self._remembered = lru_cache(maxsize=DECISIONS_REMEMBERED)(self._decide)
-        self._keys = lru_cache(maxsize=NAMESPACES_REMEMBERED)(partial(KeyPolicies, policies))
+        self._of_keys = lru_cache(maxsize=DECISIONS_REMEMBERED)(self._no_keys)
+        self.sends_from = lru_cache(maxsize=DECISIONS_REMEMBERED)(self._sends_from)
+        """Returns whether any entry allows to send to some topic, from a host."""
 
     def decide(self, need: Need, host: str) -> bool | None:
-        """Return the same as ``decision``."""
+        """Return whether a need is allowed; None where no entry is about it.
+
+        A group's dead letters and stage records are the group's, where no entry names them. Who
+        uses the topic of a namespace of keys touches all of these.
+        """
+        if need.keys is not None:
+            return self._decide_keys(need.keys, need.actions, host)
         return (self._remembered if len(need.name) <= NAME_MAX else self._decide)(need, host)
+
+    def names_group(self, group: str) -> bool:
+        """Return whether an entry, a denial too, names a group, or the beginning of its name."""
+        return any(
+            entry.resource.name
+            for of_type in self._types.values()
+            for entry in of_type.about(Kind.GROUP, group)
+        )
 
     def _decide(self, need: Need, host: str) -> bool | None:
         span = parse_span(need.name) if need.kind is Kind.TOPIC else None
-        if span is not None and len(span.namespace) <= NAME_MAX:
-            return self._keys(span.namespace).decide(span, need, host)
-        return decision(self._policies, need, host)
+        if span is not None:
+            return self._decide_keys(span, need.actions, host)
+        for of_type in self._types.values():
+            for entry in of_type.about(need.kind, need.name):
+                if entry.applies(need, host) and need.is_named_by(entry.resource):
+                    return entry.is_allowed
+        owner = need.owner
+        if owner is None or owner.owner is not None:  # else a name could nest without end
+            return None
+        return self._decide(owner, host)
+
+    def _decide_keys(self, span: KeySpan, actions: frozenset[Action], host: str) -> Decision:
+        """Return whether a need of keys is allowed; None where no entry is about some of them."""
+        namespace, made = span.namespace, self._of_keys(actions, host)
+        decisions = made.get(namespace)
+        if decisions is None:
+            decisions = self._key_decisions(namespace, actions, host)
+            if namespace in self._keys:  # peers name any number of others
+                made[namespace] = decisions
+        return decisions.about(span)
+
+    def _key_decisions(self, namespace: str, actions: frozenset[Action], host: str) -> KeyDecisions:
+        def counts(entry: Entry) -> bool:
+            return entry.is_about(actions) and entry.counts_from(host)
+
+        about, layers = self._keys.get(namespace, {}), []
+        for policy_type, of_type in self._types.items():
+            named = about.get(policy_type, {})
+            rules = {rule: entry.is_allowed for rule, entry in named.items() if counts(entry)}
+            around = filter(counts, of_type.about(Kind.TOPIC, all_keys(namespace)))
+            layers.append((rules, next((entry.is_allowed for entry in around), None)))
+        return KeyDecisions(layers)
+
+    @staticmethod
+    def _no_keys(actions: frozenset[Action], host: str) -> dict[str, KeyDecisions]:
+        """Return the decisions about keys by namespace, which are made when they are needed."""
+        return {}
+
+    def _sends_from(self, host: str) -> bool:
+        return any(
+            entry.is_allowed
+            and resource.kind in (Kind.TOPIC, Kind.ANY)
+            and entry.is_about(_SENDING)
+            and entry.counts_from(host)
+            for entries in self._policies.values()
+            for resource, entry in entries.items()
+        )
 
 
 def merged(old: Policies, new: Iterable[tuple[PolicyType, Entry]]) -> Policies:
@@ -215,6 +248,11 @@ def is_in(host: str, network: str) -> bool:
     except ValueError:
         return False
     return (getattr(address, "ipv4_mapped", None) or address) in addresses
+
+
+@lru_cache(maxsize=HOSTS_REMEMBERED)
+def _is_in_any(host: str, networks: tuple[str, ...]) -> bool:
+    return any(is_in(host, network) for network in networks)
 
 
 @lru_cache(maxsize=NETWORKS_REMEMBERED)

@@ -6,8 +6,8 @@ Source: RocketMQ 5.3.3, Resource, ResourceType, ResourcePattern.
 from functools import lru_cache
 from typing import Final, NamedTuple, Self, final
 
-from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, group_behind
-from lanemq.wire.kv import KeyRule, parse_rule, rule_name
+from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, group_behind, has_only_offsets
+from lanemq.wire.kv import KeyRule, KeySpan, all_keys, parse_rule, rule_name, span_text
 from lanemq.wire.message import group_of_stage_group
 from lanemq.wire.requests import Action, Kind
 
@@ -20,6 +20,8 @@ _NEEDS_REMEMBERED: Final = 4096
 
 KINDS: Final = {kind.lower(): kind for kind in Kind}
 ACTIONS: Final = {action.lower(): action for action in Action}
+_OF_MESSAGES: Final = frozenset({Action.PUB, Action.SUB, Action.GET})
+"""The actions of members of a group on its dead letters: none changes or deletes their topic."""
 
 
 @final
@@ -65,14 +67,6 @@ class Resource(NamedTuple):
             return "*"
         return f"{self.kind}:{self.name}{'*' * self.is_prefix}"
 
-    def covers(self, kind: Kind, name: str) -> bool:
-        """Return whether a topic, group or cluster of that name is meant."""
-        if self.kind is Kind.ANY:
-            return True
-        if self.kind is not kind:
-            return False
-        return name.startswith(self.name) if self.is_prefix else name == self.name
-
 
 class Need(NamedTuple):
     """A resource that a request uses; any one of the actions will do."""
@@ -80,11 +74,13 @@ class Need(NamedTuple):
     kind: Kind
     name: str
     actions: frozenset[Action]
+    keys: KeySpan | None = None
+    """The keys of the namespace of that name that are used, where a request has them apart."""
 
     @property
     def key(self) -> str:
         """The resource as text."""
-        return f"{self.kind}:{self.name}"
+        return f"{self.kind}:{self.name if self.keys is None else span_text(self.keys)}"
 
     def is_named_by(self, resource: Resource) -> bool:
         """Return whether a policy about a resource, of which this is one, says enough.
@@ -101,8 +97,11 @@ class Need(NamedTuple):
     def owner(self) -> "Need | None":
         """The need of the group to which dead letters or stage records belong; None for anything
         else."""
-        if self.kind is Kind.TOPIC and self.name.startswith(DLQ_PREFIX):
-            return group_need(self.name, Action.SUB, *self.actions)
+        if self.kind is Kind.TOPIC:
+            if not self.name.startswith(DLQ_PREFIX) or has_only_offsets(self.name):
+                return None
+            reads = (Action.SUB,) if self.actions <= _OF_MESSAGES else ()
+            return group_need(self.name, *reads, *self.actions)
         group = group_of_stage_group(self.name) if self.kind is Kind.GROUP else None
         return None if group is None else group_need(group, *self.actions)
 
@@ -112,6 +111,18 @@ def topic_need(topic: str, *actions: Action) -> Need:
     return (_topic_need if len(topic) <= NAME_MAX else _topic_need.__wrapped__)(topic, *actions)
 
 
+def keys_need(span: KeySpan, actions: frozenset[Action]) -> Need:
+    """Return the need of keys."""
+    return Need(Kind.TOPIC, all_keys(span.namespace), actions, span)
+
+
+def progress_need(topic: str, *actions: Action) -> Need:
+    """Return the need of the offsets in a topic; those under the names of shadow groups' topics
+    belong to the group."""
+    is_groups = has_only_offsets(topic) and group_behind(topic) != topic
+    return (group_need if is_groups else topic_need)(topic, *actions)
+
+
 def group_need(group: str, *actions: Action) -> Need:
     """Return the need of a group, which may be named by its retry topic."""
     return (_group_need if len(group) <= NAME_MAX else _group_need.__wrapped__)(group, *actions)
@@ -119,7 +130,7 @@ def group_need(group: str, *actions: Action) -> Need:
 
 @lru_cache(maxsize=_NEEDS_REMEMBERED)
 def _topic_need(topic: str, *actions: Action) -> Need:
-    if topic.startswith(RETRY_PREFIX):
+    if topic.startswith(RETRY_PREFIX) and not has_only_offsets(topic):
         return group_need(topic, *actions)
     return Need(Kind.TOPIC, topic, frozenset(actions))
 

@@ -10,13 +10,13 @@ from typing import Final
 from lanemq.wire import ACCESS_KEY_FIELD, INNER_PRODUCER_PREFIXES, RETRY_PREFIX
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import SERVERS_FIELDS
-from lanemq.wire.requests import Action, Kind
+from lanemq.wire.requests import Action
 
 from ...net._dispatch import not_supported
 from .._rights import Object, Touched, Use
 from .._rules import servers_only
 from ._needs import readers_at
-from ._resources import Need, group_need, topic_need
+from ._resources import Need, group_need, progress_need, topic_need
 from ._table import SUBJECT_PREFIX, User, UserType
 
 Claimed = Callable[[str], bool]
@@ -28,9 +28,6 @@ _ACTIONS: Final = {
     Use.CONSUME: (Action.SUB,),
     Use.UPDATE: (Action.UPDATE,),
 }
-
-
-_SENDING: Final = frozenset({Action.PUB})
 
 
 def stranger(users: Mapping[str, User], frame: Frame) -> str | None:
@@ -95,21 +92,18 @@ def lacking_of(
         return _disabled(name)
     if touched.kind is Object.PRODUCERS:
         return _lacking_producers(user, touched, host, claimed)
-    is_retry = touched.name.startswith(RETRY_PREFIX)  # who consumes as a group may write to it
-    need = group_need if touched.kind is Object.GROUP else topic_need
-    actions = (Action.SUB,) if is_retry else _ACTIONS[touched.use]
+    of_topic = progress_need if touched.use is Use.UPDATE else topic_need
+    need = group_need if touched.kind is Object.GROUP else of_topic
+    actions = _ACTIONS[touched.use]
+    if touched.name.startswith(RETRY_PREFIX):  # who consumes as a group may write to it
+        actions = (Action.SUB,) if touched.use is Use.SEND else (Action.SUB, *actions)
     return _lacks(user, need(touched.name, *actions), host)
 
 
 def names_group(users: Mapping[str, User], group: str) -> bool:
     """Return whether a policy of any user, a denial too, names a group, or the beginning of its
     name."""
-    return any(
-        entry.resource.name and entry.resource.covers(Kind.GROUP, group)
-        for user in users.values()
-        for entries in user.policies.values()
-        for entry in entries.values()
-    )
+    return any(user.decider.names_group(group) for user in users.values())
 
 
 def _lacking_producers(user: User, touched: Touched, host: str, claimed: Claimed) -> str | None:
@@ -123,21 +117,9 @@ def _lacking_producers(user: User, touched: Touched, host: str, claimed: Claimed
         return None
     need = group_need(group, Action.PUB, Action.SUB)
     is_open = user.decider.decide(need, host) is None and not claimed(need.name)
-    if is_open and (touched.use is Use.REPLY or _sends(user, host)):
+    if is_open and (touched.use is Use.REPLY or user.decider.sends_from(host)):
         return None
     return _lacks(user, need, host)
-
-
-def _sends(user: User, host: str) -> bool:
-    """Return whether a user may send to some topic from ``host``."""
-    return any(
-        entry.is_allowed
-        and entry.resource.kind in (Kind.TOPIC, Kind.ANY)
-        and entry.is_about(_SENDING)
-        and entry.counts_from(host)
-        for entries in user.policies.values()
-        for entry in entries.values()
-    )
 
 
 def _disabled(name: str) -> str:

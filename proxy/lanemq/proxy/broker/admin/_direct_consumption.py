@@ -1,6 +1,7 @@
 """CONSUME_MESSAGE_DIRECTLY (309): a stored message is handed to one consumer."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import final
 
 from attrs import define
@@ -13,7 +14,7 @@ from lanemq.wire.message import decode_offset_id
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from ...sessions.values._rights import RightsOf
-from ...sessions.values._touched import touched_by_record
+from ...sessions.values._touched import may_read_record, require_reading_record
 from ..context._context import BrokerContext
 from ..handlers.pulls._old_readers import for_reader
 from ._relay import Relay
@@ -37,8 +38,12 @@ class DirectConsumption:
     async def consume(
         self, header: ConsumeMessageDirectly, frame: Frame, session: Session
     ) -> Frame:
-        """Find the message, and answer the consumer's result. Raises ``Refused``."""
-        client = self._relay.find(header.consumer_group, header.client_id)
+        """Find the message, and answer the consumer's result. Raises ``Refused``.
+
+        The operator needs the right to read the message, and so does the consumer: without it, it
+        is not online for this message.
+        """
+        self._relay.find(header.consumer_group, header.client_id)
         try:
             _, log_position = decode_offset_id(header.msg_id or "")
         except RemoteProtocolError as error:
@@ -47,9 +52,9 @@ class DirectConsumption:
         if record is None:
             remark = f"can not find message by the offset, {log_position}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        rights = self._rights(frame, session)
-        if rights.are_limited:
-            rights.require(*touched_by_record(record))
+        require_reading_record(self._rights(frame, session), record)
+        may_have = partial(may_read_record, record=record)
+        client = self._relay.find(header.consumer_group, header.client_id, may_have)
         fields = dict(frame.fields) | {"brokerName": self._broker_name}
         return await self._relay.relay(frame, client, fields, for_reader(record, client.version))
 

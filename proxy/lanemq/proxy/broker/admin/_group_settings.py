@@ -32,7 +32,7 @@ from lanemq.wire.headers import (
 )
 
 from ...net._session import Session
-from ...net._turns import for_turns, reply_with
+from ...net._turns import PART_BYTES, for_turns, reply_with
 from ...sessions.state._stages import MEMBER as STAGES
 from ...sessions.state._stages import GroupStages, stages_of
 from ..state._groups import SETTINGS_BYTES_MAX, Groups
@@ -100,7 +100,8 @@ class GroupSettings:
     def configs(self, frame: Frame, session: Session) -> Frame | Awaitable[Frame]:
         table = dict(self._tables.groups.configs)
         wrapper = SubscriptionGroupWrapper(table, self._tables.groups.data_version)
-        return reply_with(frame, session, wrapper, len(table))
+        parts = len(table) + self._groups.large_bytes // PART_BYTES
+        return reply_with(frame, session, wrapper, parts)
 
     def config_of(
         self, header: GetSubscriptionGroupConfig, frame: Frame, session: Session

@@ -3,10 +3,10 @@
 Source: RocketMQ 4.9.8, AdminBrokerProcessor; 5.3.3 for 343, 345 and 352.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
-from typing import final
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final, final
 
-import trio
 from attrs import define
 
 from lanemq.local import get_logger
@@ -18,7 +18,6 @@ from lanemq.wire.bodies import (
     DelayOffsetTable,
     ProducerConnection,
     ProducerInfo,
-    ProducerTable,
     TopicList,
 )
 from lanemq.wire.frame import Frame
@@ -36,7 +35,7 @@ from ...acl import changes_progress, reads_group
 from ...net._dispatch import Handlers, typed
 from ...net._long_answer import LongAnswer
 from ...net._session import Session
-from ...net._turns import reply_with
+from ...net._turns import for_turns, reply_made
 from ...sessions.state._clients import ClientRegistry
 from ...sessions.state._members import Client
 from ...sessions.values._rights import RightsOf
@@ -46,6 +45,10 @@ from ..state._unknown_progress import UnknownProgress
 from ._group_settings import GroupSettings
 
 LOGGER = get_logger("lanemq.proxy.admin", by_peers=True)
+
+_POINTER_BYTES: Final = 8
+_CLONE_LOOKS: Final = 4
+"""Entries of a table that take as long to look at as one offset to be copied."""
 
 
 @final
@@ -57,11 +60,6 @@ class Members:
     _now_ms: Callable[[], int]
     _now_s: Callable[[], float]
 
-    def connection(self, client: Client[Session]) -> ClientConnection:
-        return ClientConnection(
-            client.client_id, str(client.session.peer), client.language, client.version
-        )
-
     def consumers(
         self, header: GetConsumerConnectionList, frame: Frame, session: Session
     ) -> Frame | Awaitable[Frame]:
@@ -70,42 +68,59 @@ class Members:
         if group is None:
             remark = f"the consumer group[{header.consumer_group}] not online"
             raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, remark)
-        body = ConsumerConnection(
-            connection_set=tuple(self.connection(client) for client in group.clients.values()),
+        clients = tuple(group.clients.values())
+        said = ConsumerConnection(
             subscription_table=dict(group.subscriptions),
             consume_type=group.consume_type,
             message_model=group.message_model,
             consume_from_where=group.consume_from_where,
         )
-        return reply_with(frame, session, body, len(group.clients) + len(group.subscriptions))
 
-    def producers(self, header: GetProducerConnectionList, frame: Frame, session: Session) -> Frame:
+        def make() -> bytes:
+            return replace(said, connection_set=tuple(map(connection, clients))).encode()
+
+        subscriptions = said.subscription_table.values()
+        tags = sum(len(one.tags_set) + len(one.code_set) for one in subscriptions)
+        return reply_made(frame, session, make, len(clients) + len(subscriptions) + tags)
+
+    def producers(
+        self, header: GetProducerConnectionList, frame: Frame, session: Session
+    ) -> Frame | Awaitable[Frame]:
         """Answer the members of a producer group."""
-        members = tuple(
-            self.connection(client) for client in self._clients.producers(header.producer_group)
-        )
-        if not members:
+        clients = tuple(self._clients.producers(header.producer_group))
+        if not clients:
             remark = f"the producer group[{header.producer_group}] not exist"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        return frame.reply(body=ProducerConnection(members).encode())
 
-    def all_producers(self, frame: Frame, session: Session) -> Frame | Awaitable[Frame]:
+        def make() -> bytes:
+            return ProducerConnection(tuple(map(connection, clients))).encode()
+
+        return reply_made(frame, session, make, len(clients))
+
+    async def all_producers(self, frame: Frame, session: Session) -> Frame:
         """Answer every producer of every group, with the time it was last heard from."""
         now_s, now_ms = self._now_s(), self._now_ms()
-        data = {
-            name: tuple(
-                ProducerInfo(
-                    client_id=client.client_id,
-                    remote_ip=f"/{client.session.peer}",  # as Java writes an address
-                    language=client.language,
-                    version=client.version,
-                    last_update_timestamp=now_ms - int((now_s - client.seen_s) * 1000),
-                )
-                for client in self._clients.producers(name)
+
+        def info(client: Client[Session]) -> ProducerInfo:
+            return ProducerInfo(
+                client_id=client.client_id,
+                remote_ip=f"/{client.session.peer}",  # as Java writes an address
+                language=client.language,
+                version=client.version,
+                last_update_timestamp=now_ms - int((now_s - client.seen_s) * 1000),
             )
-            for name in self._clients.producer_groups()
-        }
-        return reply_with(frame, session, ProducerTable(data), sum(map(len, data.values())))
+
+        async with LongAnswer.begin(session, frame.code) as answer:
+            groups = []
+            for name in tuple(self._clients.producer_groups()):
+                clients = tuple(self._clients.producers(name))
+                if not clients:
+                    continue  # all have left meanwhile
+                infos = [await answer.items([*map(info, some)]) for some in for_turns(clients)]
+                group = {name: await answer.array(infos)}
+                answer.charge(-sum(map(len, infos)))  # the text of the group has them again
+                groups.append(await answer.members(group))
+            return frame.reply(body=await answer.body({"data": await answer.object(groups)}))
 
     def subscription(
         self, header: QuerySubscriptionByConsumer, frame: Frame, session: Session
@@ -115,6 +130,13 @@ class Members:
         found = group.subscriptions.get(header.topic or "") if group is not None else None
         value = {"group": header.group, "subscriptionData": found, "topic": header.topic}
         return frame.reply(body=fastjson.dumps(value))
+
+
+def connection(client: Client[Session]) -> ClientConnection:
+    """Return the description of a member."""
+    return ClientConnection(
+        client.client_id, str(client.session.peer), client.language, client.version
+    )
 
 
 @final
@@ -137,38 +159,63 @@ class GroupProgress:
         self, header: QueryTopicsByConsumer, frame: Frame, session: Session
     ) -> Frame | Awaitable[Frame]:
         """Answer the topics that a group subscribes to or has offsets in."""
-        topics = tuple(sorted(self.topics_of(header.group)))
-        return reply_with(frame, session, TopicList(topics), len(topics))
+        topics = self.topics_of(header.group)
+
+        def make() -> bytes:
+            return TopicList(tuple(sorted(topics))).encode()
+
+        return reply_made(frame, session, make, len(topics))
 
     async def clone(self, header: CloneGroupOffset, frame: Frame, session: Session) -> Frame:
         """Copy the offsets of one group to another; without a topic, in all topics of it.
 
         That takes the right to both groups and to each of the topics. Raises ``Refused``.
-        (4.9.8 copies nothing then.) Unless ``offline``, topics that the connected source does
-        not subscribe to any more are left out. Also raises
-        ``Refused`` as ``UnknownProgress.check``.
+        (4.9.8 copies nothing then.) Unless ``offline``, topics that the connected source no longer
+        subscribes to are left out. Also raises ``Refused`` as ``UnknownProgress.check``.
         """
-        source = self._clients.consumer_group(header.src_group)
-        topics = [header.topic] if header.topic else sorted(self.topics_of(header.src_group))
         rights = self._rights(frame, session)
         rights.require(reads_group(header.src_group))
-        for topic in topics:
-            rights.require(*changes_progress(header.dest_group, topic))
-        offsets = self._tables.consumer_offsets
-        if not header.offline and source is not None:
-            topics = [topic for topic in topics if topic in source.subscriptions]
-        copied = [topic for topic in topics if self._topics.get(topic) is not None]
-        for topic in copied:
-            await trio.lowlevel.checkpoint()  # each may have many queues
-            for queue_id in offsets.queues(header.src_group, topic):
-                self._unknown.check(header.dest_group, topic, queue_id)
-        for topic in copied:
-            await trio.lowlevel.checkpoint()
-            if self._topics.get(topic) is None:
-                continue
-            for queue_id, offset in offsets.queues(header.src_group, topic).items():
-                offsets.put(header.dest_group, topic, queue_id, offset)
+        async with LongAnswer.begin(session, frame.code) as work:
+            topics = (header.topic,) if header.topic else tuple(self.topics_of(header.src_group))
+            work.charge(len(topics) * _POINTER_BYTES)
+            for topic in topics:
+                rights.require(*changes_progress(header.dest_group, topic))
+                await work.look(_CLONE_LOOKS)
+            source = self._clients.consumer_group(header.src_group)
+            if not header.offline and source is not None:
+                topics = tuple(topic for topic in topics if topic in source.subscriptions)
+            unknown, target = self._unknown, header.dest_group
+
+            def check(topic: str, queue_id: int, _offset: int) -> None:
+                unknown.check(target, topic, queue_id)
+
+            def put(topic: str, queue_id: int, offset: int) -> None:
+                if self._tables.consumer_offsets.get(target, topic, queue_id) is None:
+                    unknown.room.require()  # others may have filled it
+                unknown.room.put(target, topic, queue_id, offset)
+
+            await self._each(header.src_group, topics, check, work)
+            await self._each(header.src_group, topics, put, work)
         return frame.reply()
+
+    async def _each(
+        self,
+        group: str,
+        topics: Iterable[str],
+        call: Callable[[str, int, int], None],
+        work: LongAnswer,
+    ) -> None:
+        """Call with topic, queue and offset of each that a group has, of topics that exist, in
+        turns."""
+        offsets = self._tables.consumer_offsets
+        for topic in topics:
+            await work.look(1)
+            for some in for_turns(tuple(offsets.queues(group, topic).items())):
+                await work.look(_CLONE_LOOKS * len(some))
+                if self._topics.get(topic) is None:
+                    break
+                for queue_id, offset in some:
+                    call(topic, queue_id, offset)
 
     async def all_offsets(self, frame: Frame, session: Session) -> Frame:
         """Answer the offsets of all groups; those of one group in one topic are read together."""

@@ -10,7 +10,7 @@ from typing import Final, final
 from attrs import define
 
 from lanemq.storage import OffsetTable, Store
-from lanemq.wire import LONG_MAX, Refused, RequestCode, ResponseCode
+from lanemq.wire import LONG_MAX, Refused, RequestCode, ResponseCode, listed
 from lanemq.wire.bodies import (
     ConsumeQueueData,
     QueryConsumeQueueBody,
@@ -23,14 +23,17 @@ from lanemq.wire.headers import (
     QueryCorrectionOffset,
 )
 
+from ...acl import reads_group
 from ...net._dispatch import Handlers, typed
 from ...net._long_answer import LongAnswer
 from ...net._session import Session
 from ...net._turns import for_turns, reply_with
 from ...sessions.state._clients import ClientRegistry
+from ...sessions.values._rights import RightsOf
 from ..context._context import BrokerContext
 from ..state._topics import Topics
 from ._own_queues import OwnQueues
+from ._telling import may_tell
 
 UNITS_MAX: Final = 4_096  # of one answer: reading them takes a few milliseconds
 
@@ -44,6 +47,7 @@ class QueueContents:
     _now_ms: Callable[[], int]
     _offsets: OffsetTable
     _queues: OwnQueues
+    _rights: RightsOf
     _store: Store
     _topics: Topics
 
@@ -84,18 +88,21 @@ class QueueContents:
     async def correction(
         self, header: QueryCorrectionOffset, frame: Frame, session: Session
     ) -> Frame:
-        """Answer the lowest offset of any group in each queue, leaving out some groups.
+        """Answer the lowest offset of any group in each queue, leaving out some groups, and those
+        that the sender may not read.
 
         Where the compared group is ahead of it the answer is the largest long, "no correction".
         """
         topic = header.topic
-        left_out = set((header.filter_groups or "").split(","))
+        left_out = frozenset(listed("filterGroups", header.filter_groups or "", ","))
         lowest: dict[int, int] = {}
         first = cache(lambda queue_id: self._store.bounds(topic, queue_id)[0])
         async with LongAnswer.begin(session, frame.code) as answer:
+            rights = self._rights(frame, session)
             for group in self._offsets.groups_of(topic):
-                offsets = list(self._offsets.queues(group, topic).items())
-                for some in for_turns(offsets if group not in left_out else []):
+                if group in left_out or not await may_tell(answer, rights, reads_group(group)):
+                    continue
+                for some in for_turns(list(self._offsets.queues(group, topic).items())):
                     for queue_id, offset in some:
                         if offset >= first(queue_id):
                             lowest[queue_id] = min(offset, lowest.get(queue_id, LONG_MAX))
@@ -145,6 +152,7 @@ def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) ->
         now_ms=broker.now_ms,
         offsets=broker.store.tables.consumer_offsets,
         queues=queues,
+        rights=broker.rights,
         store=broker.store,
         topics=broker.topics,
     )

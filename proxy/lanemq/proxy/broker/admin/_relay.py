@@ -13,18 +13,14 @@ from attrs import define
 from lanemq.local import get_logger
 from lanemq.storage import Store
 from lanemq.wire import (
-    ACCESS_KEY_FIELD,
-    SECURITY_TOKEN_FIELD,
-    SIGNATURE_FIELD,
+    PROOF_FIELDS,
     Refused,
-    RemoteProtocolError,
     RequestCode,
     ResponseCode,
     Version,
     version_name,
 )
 from lanemq.wire.bodies import (
-    GetConsumerStatusBody,
     MessageQueue,
     MessageQueueOffset,
     ResetOffsetListBody,
@@ -32,11 +28,10 @@ from lanemq.wire.bodies import (
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import (
     GetConsumerRunningInfo,
-    GetConsumerStatus,
     ResetOffset,
 )
 
-from ...acl import Rights, Sender, reads_group
+from ...acl import Rights, Sender, consumes_as
 from ...net._answers import passed_on
 from ...net._dispatch import Handlers, typed
 from ...net._long_answer import LongAnswer
@@ -49,18 +44,13 @@ from ..context._context import BrokerContext
 from ..settings._config import BrokerConfig
 from ..state._groups import Groups
 from ..state._topics import Topics
+from ..state._unknown_progress import UnknownProgress
 from ._own_queues import OwnQueues
 
 LOGGER = get_logger("lanemq.proxy.admin", by_peers=True)
 
 RELAY_TIMEOUT_S: Final = 10.0
-STATUS_TIMEOUT_S: Final = 5.0
 END: Final = -1
-
-# The operator's signature means nothing to the client, which must not see it either.
-SIGNATURE_FIELDS: Final = frozenset(
-    {ACCESS_KEY_FIELD, SIGNATURE_FIELD, SECURITY_TOKEN_FIELD, "OnsChannel"}
-)
 
 
 @final
@@ -71,14 +61,22 @@ class Relay:
     _clients: ClientRegistry[Session]
     _rights_of: Callable[[Sender, str], Rights]
 
-    def find(self, group: str, client_id: str | None) -> Client[Session]:
-        """Return the member of a group that has that id, and the right to the group now. Raises
-        ``Refused``."""
+    def find(
+        self,
+        group: str,
+        client_id: str | None,
+        may_have: Callable[[Rights], bool] = lambda rights: True,
+    ) -> Client[Session]:
+        """Return the member of a group that has that id, has the right to the group now, and whose
+        rights ``may_have`` finds sufficient. Raises ``Refused``."""
+
+        def is_fit(client: Client[Session]) -> bool:
+            rights = self._rights_of(client.sender, client.session.peer.host)
+            return rights.may(*consumes_as(group, ())) and may_have(rights)
+
         found = self._clients.consumer_group(group)
-        client = found.find(client_id or "") if found is not None else None
-        if client is None or not self._rights_of(client.sender, client.session.peer.host).may(
-            reads_group(group)
-        ):
+        client = found.find(client_id or "", is_fit) if found is not None else None
+        if client is None:
             remark = f"The Consumer <{group}> <{client_id}> not online"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         if client.version < Version.V3_1_8_SNAPSHOT:
@@ -93,7 +91,8 @@ class Relay:
         self, frame: Frame, client: Client[Session], fields: dict[str, str], body: bytes
     ) -> Frame:
         """Relay the operator's question to the client, and its answer back."""
-        fields = {name: value for name, value in fields.items() if name not in SIGNATURE_FIELDS}
+        # The operator's proof means nothing to the client, which must not see it either.
+        fields = {name: value for name, value in fields.items() if name not in PROOF_FIELDS}
         asked = request(frame.code, fields, body=body)
         try:
             answer = await client.session.request(asked, RELAY_TIMEOUT_S)
@@ -115,7 +114,7 @@ class Relay:
 @final
 @define(eq=False, kw_only=True, repr=False)
 class MemberOffsets:
-    """The offsets that the members of a group hold, asked for or set."""
+    """The offsets that the members of a group hold, set."""
 
     _clients: ClientRegistry[Session]
     _config: BrokerConfig
@@ -124,6 +123,7 @@ class MemberOffsets:
     _stages: GroupStages
     _store: Store
     _topics: Topics
+    _unknown: UnknownProgress
 
     async def reset(self, header: ResetOffset, frame: Frame, session: Session) -> Frame:
         """Tell the members of a group the offsets to continue at. Their commits then move the
@@ -186,15 +186,20 @@ class MemberOffsets:
         return frame.reply(body=body)
 
     def _move(self, group: str, targets: dict[MessageQueue, int], *, is_kept: bool) -> None:
-        """Let the stages of a group begin again at its targets, which are kept if ``is_kept``."""
+        """Let the stages of a group begin again at its targets, which are kept if ``is_kept``.
+
+        Raises ``Refused`` as ``UnknownProgress.check`` then, before anything is done.
+        """
         offsets = self._store.tables.consumer_offsets
+        for queue in targets if is_kept else ():
+            self._unknown.check(group, queue.topic, queue.queue_id)
         for queue, offset in targets.items():
             key = group, queue.topic, queue.queue_id
             if offsets.get(*key) != offset:
                 self._stages.restart(*key, offset)
         if is_kept:
             for queue, offset in targets.items():
-                offsets.put(group, queue.topic, queue.queue_id, offset)
+                self._unknown.room.put(group, queue.topic, queue.queue_id, offset)
 
     def _queue_ids(self, header: ResetOffset) -> Sequence[int]:
         """Return the queues to reset. Raises ``Refused``."""
@@ -234,37 +239,9 @@ class MemberOffsets:
             return min(target, consumed)
         return target
 
-    async def status(self, header: GetConsumerStatus, frame: Frame, session: Session) -> Frame:
-        """Answer the consumed offsets that the members of a group, or one of them, hold in
-        memory."""
-        group = self._clients.consumer_group(header.group)
-        if group is None:
-            remark = f"No Any Consumer online in the consumer group: [{header.group}]"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        asked = request(
-            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
-            GetConsumerStatus(topic=header.topic, group=header.group).to_fields(),
-        )
-        table: dict[str, dict[MessageQueue, int]] = {}
-
-        async def ask(client: Client[Session]) -> None:
-            try:
-                answer = await client.session.request(asked, STATUS_TIMEOUT_S)
-                if answer.code == ResponseCode.SUCCESS and answer.body:
-                    status = GetConsumerStatusBody.decode(answer.body)
-                    table[client.client_id] = dict(status.message_queue_table)
-            except (PeerTimedOut, SessionClosed, RemoteProtocolError) as error:
-                LOGGER.warning("no status from %s: %s", client.client_id, error)
-
-        async with trio.open_nursery() as nursery:
-            for client in group.clients.values():
-                if not header.client_addr or header.client_addr == client.client_id:
-                    nursery.start_soon(ask, client)
-        return frame.reply(body=GetConsumerStatusBody(consumer_table=table).encode())
-
 
 def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) -> None:
-    """Register requests 307, 222 and 223."""
+    """Register requests 307 and 222."""
     relay = Relay(clients=broker.clients, rights_of=broker.rights_of)
     member_offsets = MemberOffsets(
         clients=broker.clients,
@@ -274,16 +251,13 @@ def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) ->
         stages=broker.stages,
         store=broker.store,
         topics=broker.topics,
+        unknown=broker.unknown_progress,
     )
     handlers.add(
         RequestCode.GET_CONSUMER_RUNNING_INFO, typed(GetConsumerRunningInfo, relay.running_info)
     )
     handlers.add(
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, typed(ResetOffset, member_offsets.reset)
-    )
-    handlers.add(
-        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
-        typed(GetConsumerStatus, member_offsets.status),
     )
 
 

@@ -13,7 +13,7 @@ import trio
 
 from lanemq.local import get_logger
 from lanemq.storage import DiffReport, QueueDiff, Stage, Store, disk_problem
-from lanemq.wire import Refused, RequestCode, ResponseCode
+from lanemq.wire import Refused, RequestCode, ResponseCode, listed
 from lanemq.wire.bodies import (
     CheckRocksdbCqWriteProgressBody,
     CheckRocksdbCqWriteResult,
@@ -24,7 +24,7 @@ from lanemq.wire.headers import CheckRocksdbCqWriteProgress, ExportRocksdbConfig
 
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
-from ...net.limits._quotas import PeerQuota
+from ...net._session_places import SessionPlaces
 
 LOGGER = get_logger("lanemq.proxy.admin", by_peers=True)
 
@@ -42,7 +42,7 @@ class QueueChecks:
     def __init__(self, *, store: Store) -> None:
         self._store = store
         self._one_at_a_time = trio.Lock()
-        self._places = PeerQuota[Session](WAITING_MAX)
+        self._places = SessionPlaces(WAITING_MAX)
         self._for_log, self._to_run = trio.open_memory_channel[
             tuple[CheckRocksdbCqWriteProgress, Session]
         ](WAITING_MAX)
@@ -68,7 +68,7 @@ class QueueChecks:
             text = await self._old_text(header.topic)
             return frame.reply(body=CheckRocksdbCqWriteProgressBody(text).encode())
         try:
-            if not self._places.has_room(session):
+            if self._places.why_full(session, "checks wait"):
                 raise trio.WouldBlock
             self._for_log.send_nowait((header, session))
             self._places.take(session)
@@ -82,7 +82,7 @@ class QueueChecks:
         self, header: CheckRocksdbCqWriteProgress, *, for_people: bool
     ) -> CheckRocksdbCqWriteResult:
         """Compare the queues; ``for_people`` adds the missing messages by queue."""
-        topic = header.topic.strip()
+        topic = header.topic
         try:
             report = await self._report(topic, header.check_store_time or 0)
         except OSError as error:
@@ -110,7 +110,6 @@ class QueueChecks:
 
     async def _old_text(self, topic: str) -> str:
         """Return the text of 5.3.1, which has no status."""
-        topic = topic.strip()
         try:
             report = await self._report(topic, 0)
         except OSError as error:
@@ -172,7 +171,7 @@ def _config_types(text: str) -> list[str]:
     """Parse the names in ``topics;consumerOffsets;``, in any case. Raises ``Refused``."""
     by_lower = {name.lower(): name for name in CONFIG_TYPES}
     names = []
-    for part in text.split(";"):
+    for part in listed("configType", text, ";"):
         if not part.strip():
             continue
         name = by_lower.get(part.strip().lower())

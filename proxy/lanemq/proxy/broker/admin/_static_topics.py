@@ -15,8 +15,7 @@ from ..context._context import BrokerContext
 
 REMARK: Final = (
     "static topics of RocketMQ 5.x are not supported by this broker, a lanemq: a topic whose "
-    "queues outlive brokers has logical queues here, made by lanemq admin updateTopic -c CLUSTER "
-    "-t TOPIC -r QUEUES -w QUEUES -lq true"
+    "queues outlive brokers has logical queues here, as updateTopic -lq true makes them"
 )
 
 

@@ -3,13 +3,13 @@
 Source: RocketMQ 4.9.8, AdminBrokerProcessor.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, final
 
 from attrs import define
 
 from lanemq.storage import OffsetTable, Store
-from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode
+from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode, listed
 from lanemq.wire.bodies import (
     BrokerStatsData,
     BrokerStatsItem,
@@ -23,19 +23,22 @@ from lanemq.wire.headers import (
     GetConsumeStatsInBroker,
     ViewBrokerStatsData,
 )
-from lanemq.wire.logical import logical_broker, parse_progress_topic, place_of
+from lanemq.wire.logical import ProgressTopic, logical_broker, parse_progress_topic, place_of
 
+from ...acl import UNLIMITED, Rights, reads_of
 from ...net._dispatch import Handlers, typed
 from ...net._long_answer import LongAnswer
 from ...net._session import Session
 from ...net._turns import for_turns
 from ...sessions.state._clients import ClientRegistry
+from ...sessions.values._rights import RightsOf
 from ..context._context import BrokerContext
 from ..logical.state._state import LogicalState
 from ..state._counter import Counter
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
 from ._own_queues import OwnQueues
+from ._telling import may_tell
 
 _LEAST_QUEUE_BYTES: Final = len(
     ConsumeStats({MessageQueue("", "", 0): OffsetWrapper(0, 0, 0, 0)}).encode()
@@ -53,6 +56,7 @@ class ConsumeProgress:
     _now_s: Callable[[], float]
     _offsets: OffsetTable
     _queues: OwnQueues
+    _rights: RightsOf
     _statistics: BrokerStatistics
     _store: Store
     _topics: Topics
@@ -72,45 +76,70 @@ class ConsumeProgress:
             )
         return table
 
-    def logical_progress(self, group: str, wanted: str | None) -> dict[MessageQueue, OffsetWrapper]:
-        """Return the progress in the logical queues that end on this broker, under the names of
+    async def logical_written(
+        self, answer: LongAnswer, group: str, wanted: str | None, rights: Rights
+    ) -> list[bytes]:
+        """Write the progress in the logical queues that end on this broker, under the names of
         older clients.
 
         All brokers together answer for each queue once, whether a member is connected or not.
         """
-        table = {}
-        for name in self._offsets.topics_of(group):
+        members = []
+        for name in tuple(self._offsets.topics_of(group)):
+            await answer.look(1)
             parsed = parse_progress_topic(name)
-            mapping = None if parsed is None else self._logical.get(parsed.topic)
-            if parsed is None or mapping is None or wanted not in (None, parsed.topic):
+            if parsed is None or wanted not in (None, parsed.topic):
                 continue
-            topic, brokers = parsed.topic, self._logical.brokers.get(parsed.topic) or 1
-            for index, consumed in self._offsets.queues(group, name).items():
-                end = mapping.chain(index).normal
-                if end is None or not mapping.is_own(end) or end.delta != parsed.delta:
-                    continue
-                number, queue_id = place_of(index, brokers)
-                last_ms = -1
-                if consumed > end.delta:
-                    at = end.to_physical(consumed - 1)
-                    last_ms = self._queues.store_time_ms(topic, end.queue_id, at)
-                table[MessageQueue(topic, logical_broker(number), queue_id)] = OffsetWrapper(
-                    broker_offset=end.to_logical(self._store.bounds(topic, end.queue_id)[1]),
-                    consumer_offset=consumed,
-                    last_timestamp=max(last_ms, 0),
-                    pull_offset=consumed,
-                )
+            if not await may_tell(answer, rights, reads_of(parsed.topic)):
+                continue
+            for some in for_turns(tuple(self._offsets.queues(group, name).items())):
+                await answer.look(len(some))
+                members.append(await answer.members(self.logical_progress(parsed, some)))
+        return members
+
+    def logical_progress(
+        self, name: ProgressTopic, offsets: Iterable[tuple[int, int]]
+    ) -> dict[MessageQueue, OffsetWrapper]:
+        """Return the progress in some logical queues, by what is kept under a name; without those
+        that do not end here."""
+        table: dict[MessageQueue, OffsetWrapper] = {}
+        topic, mapping = name.topic, self._logical.get(name.topic)
+        if mapping is None:
+            return {}
+        brokers = self._logical.brokers.get(topic) or 1
+        for index, consumed in offsets:
+            end = mapping.chain(index).normal
+            if end is None or not mapping.is_own(end) or end.delta != name.delta:
+                continue
+            number, queue_id = place_of(index, brokers)
+            last_ms = -1
+            if consumed > end.delta:
+                at = end.to_physical(consumed - 1)
+                last_ms = self._queues.store_time_ms(topic, end.queue_id, at)
+            table[MessageQueue(topic, logical_broker(number), queue_id)] = OffsetWrapper(
+                broker_offset=end.to_logical(self._store.bounds(topic, end.queue_id)[1]),
+                consumer_offset=consumed,
+                last_timestamp=max(last_ms, 0),
+                pull_offset=consumed,
+            )
         return table
 
-    def consumed_topics(self, group: str, wanted: Iterable[str]) -> Iterator[str]:
-        """Iterate over the group's topics, without deleted ones and those that it has left."""
+    async def consumed_topics(
+        self, answer: LongAnswer, group: str, wanted: Sequence[str], *, is_order: bool = False
+    ) -> list[str]:
+        """Return the group's topics, without deleted ones and those that it has left; of ordered
+        topics alone where that ``is_order``."""
         live = self._clients.consumer_group(group)
-        for topic in wanted:
-            if self._topics.get(topic) is None:
-                continue
-            if live is not None and live.subscriptions and topic not in live.subscriptions:
-                continue
-            yield topic
+        left = live.subscriptions if live is not None else None
+        found = []
+        for some in for_turns(wanted):
+            await answer.look(len(some))
+            for topic in some:
+                config = self._topics.get(topic)
+                is_wanted = config is not None and (config.order or not is_order)
+                if is_wanted and (not left or topic in left):
+                    found.append(topic)
+        return found
 
     def queue_ids(self, topic: str, *, writes: bool) -> Sequence[int]:
         """Return the queues of a topic to read, or to write to; none of one that is deleted."""
@@ -141,17 +170,22 @@ class ConsumeProgress:
         return members, behind
 
     async def consume_stats(self, header: GetConsumeStats, frame: Frame, session: Session) -> Frame:
-        """Answer a group's progress in one topic, in several, or in all it ever read."""
-        group = header.consumer_group
+        """Answer a group's progress in one topic, in several, or in all it ever read: of these, in
+        those that the sender may read."""
+        group, names_none = header.consumer_group, not (header.topic or header.topic_list)
         wanted: Iterable[str]
         if header.topic:
             wanted = [header.topic]
         elif header.topic_list:
-            wanted = dict.fromkeys(topic for topic in header.topic_list.split(";") if topic)
+            wanted = dict.fromkeys(filter(None, listed("topicList", header.topic_list, ";")))
         else:
             wanted = sorted(self._offsets.topics_of(group))
         async with LongAnswer.begin(session, frame.code) as answer:
-            topics = list(self.consumed_topics(group, wanted))
+            rights = self._rights(frame, session) if names_none else UNLIMITED
+            topics = []
+            for topic in await self.consumed_topics(answer, group, list(wanted)):
+                if await may_tell(answer, rights, reads_of(topic)):
+                    topics.append(topic)
             for topic in topics:
                 await self.expect(answer, topic, writes=False)
             members: list[bytes] = []
@@ -161,9 +195,8 @@ class ConsumeProgress:
                     found, _ = await self.written(answer, group, topic, writes=False)
                     members += found
                     tps += self._statistics.group_tps(topic, group, self._now_s())
-            if header.topic or not header.topic_list:
-                logical = self.logical_progress(group, header.topic or None)
-                members.append(await answer.members(logical))
+            if header.topic or names_none:
+                members += await self.logical_written(answer, group, header.topic or None, rights)
             body = {"consumeTps": tps, "offsetTable": await answer.object(members)}
             return frame.reply(body=await answer.body(body))
 
@@ -177,7 +210,10 @@ class ConsumeProgress:
             consumed: dict[str, list[str]] = {}
             for group in tuple(self._store.tables.groups.names):
                 await answer.expect(len(group))
-                consumed[group] = self._all_consumed(group, is_order=header.is_order)
+                wanted = sorted(self._offsets.topics_of(group))
+                consumed[group] = await self.consumed_topics(
+                    answer, group, wanted, is_order=header.is_order
+                )
                 for topic in consumed[group]:
                     await self.expect(answer, topic, writes=True)
             for group, topics in consumed.items():
@@ -197,14 +233,6 @@ class ConsumeProgress:
                 "totalInflightDiff": 0,
             }
             return frame.reply(body=await answer.body(body))
-
-    def _all_consumed(self, group: str, *, is_order: bool) -> list[str]:
-        topics = self.consumed_topics(group, sorted(self._offsets.topics_of(group)))
-        return [
-            topic
-            for topic in topics
-            if (config := self._topics.get(topic)) is not None and (config.order or not is_order)
-        ]
 
 
 @final
@@ -253,6 +281,7 @@ def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) ->
         now_s=broker.now_s,
         offsets=broker.store.tables.consumer_offsets,
         queues=queues,
+        rights=broker.rights,
         statistics=broker.statistics,
         store=broker.store,
         topics=broker.topics,

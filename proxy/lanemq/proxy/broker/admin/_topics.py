@@ -35,7 +35,7 @@ from lanemq.wire.message import is_stage_group
 from ...net._dispatch import Handlers, typed
 from ...net._long_answer import LongAnswer
 from ...net._session import Session
-from ...net._turns import LONG_PARTS, PARTS_OF_A_TURN, encode_beside, for_turns
+from ...net._turns import LONG_PARTS, PARTS_OF_A_TURN, for_turns, make_beside
 from ...sessions.state._clients import ClientRegistry
 from ...sessions.values._framed import TopicStats
 from ..context._context import BrokerContext
@@ -70,20 +70,29 @@ class TopicViews:
         mapped = {topic: mapping.queues for topic, mapping in self._logical.mappings.items()}
         if not mapped and self._answered is not None and self._answered[0] is version:
             return frame.reply(body=self._answered[1])
-        wrapper = TopicConfigWrapper(
-            dict(table.configs), version, with_logical_queues({}, mapped) if mapped else {}
-        )
-        if len(wrapper.topic_config_table) >= LONG_PARTS:
-            return self._configs_later(frame, session, wrapper, is_kept=not mapped)
-        self._answered = version, wrapper.encode()
+        configs = dict(table.configs)
+        parts = len(configs) + sum(queues.count for queues in mapped.values())
+
+        def make() -> bytes:
+            extra = with_logical_queues({}, mapped) if mapped else {}
+            return TopicConfigWrapper(configs, version, extra).encode()
+
+        if parts >= LONG_PARTS:
+            return self._configs_later(frame, session, make, parts, None if mapped else version)
+        self._answered = version, make()
         return frame.reply(body=self._answered[1])
 
     async def _configs_later(
-        self, frame: Frame, session: Session, wrapper: TopicConfigWrapper, *, is_kept: bool
+        self,
+        frame: Frame,
+        session: Session,
+        make: Callable[[], bytes],
+        parts: int,
+        kept_as: DataVersion | None,
     ) -> Frame:
-        body = await encode_beside(session, wrapper, len(wrapper.topic_config_table))
-        if is_kept:
-            self._answered = wrapper.data_version, body
+        body = await make_beside(session, make, parts)
+        if kept_as is not None:
+            self._answered = kept_as, body
         return frame.reply(body=body)
 
     def config_of(self, header: GetTopicConfig, frame: Frame, session: Session) -> Frame:
@@ -150,17 +159,23 @@ class TopicViews:
         counter = self._statistics.topic(topic)
         return counter.rates(self._now_s(), of_bytes=False)[0].tps if counter else 0.0
 
-    def groups(self, header: QueryTopicConsumeByWho, frame: Frame, session: Session) -> Frame:
+    async def groups(self, header: QueryTopicConsumeByWho, frame: Frame, session: Session) -> Frame:
         """Answer the groups that subscribe to a topic now, and those that have offsets in it.
 
         Records of stages are kept as offsets of groups that nobody is in; they are left out.
         """
-        names = {
-            *self._clients.groups_of_topic(header.topic),
-            *self._store.tables.consumer_offsets.groups_of(header.topic),
-        }
-        real = (name for name in names if not is_stage_group(name))
-        return frame.reply(body=GroupList(tuple(sorted(real))).encode())
+        topic = header.topic
+        async with LongAnswer.begin(session, frame.code) as answer:
+            names = set(self._store.tables.consumer_offsets.groups_of(topic))
+            for some in for_turns(self._clients.consumer_groups()):
+                names.update(group.name for group in some if topic in group.subscriptions)
+                await answer.look(len(some))
+
+            def make() -> bytes:
+                real = (name for name in names if not is_stage_group(name))
+                return GroupList(tuple(sorted(real))).encode()
+
+            return frame.reply(body=await make_beside(session, make, len(names)))
 
 
 def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) -> TopicViews:
@@ -187,7 +202,7 @@ def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) ->
         """Ask the store to remove expired files, which it does beside the requests.
 
         One cleaning takes log files, and the queue and index files that lead into them. Queues
-        of topics that do not exist any more go with their topic and need none.
+        of topics that no longer exist go with their topic and need none.
         """
         broker.store.delete_expired_files()
         return frame.reply()

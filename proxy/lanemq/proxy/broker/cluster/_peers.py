@@ -7,6 +7,8 @@ info map).
 """
 
 import math
+from collections.abc import Mapping
+from functools import partial
 from typing import Final, final
 
 import trio
@@ -14,9 +16,10 @@ import trio
 from lanemq.local import get_logger
 from lanemq.sdk import BrokerUnreachable, LanemqError, RemotingClient, RequestTimedOut
 from lanemq.wire import ProtocolError, Refused, RequestCode, ResponseCode
-from lanemq.wire.bodies import MASTER_ID, ClusterInfo
+from lanemq.wire.bodies import MASTER_ID, BrokerData, ClusterInfo
 from lanemq.wire.frame import Frame, request
 
+from ...net._turns import read_answer
 from ...sessions.values._shared import ANY_CODE
 from ..settings._config import BrokerConfig
 
@@ -26,6 +29,8 @@ ADDRESSES_S: Final = 10.0
 """Seconds after which addresses are asked for again."""
 RETRY_S: Final = 1.0
 """Seconds until the next question where no name server, or not the broker, answered."""
+ADDRESSES_MAX: Final = 10_000
+"""Most brokers whose addresses are kept, listed or not."""
 NAME_SERVER_S: Final = 3.0
 PATIENCE_S: Final = 0.5
 """Seconds for which name servers are waited for if an address is known: one that does not answer
@@ -86,7 +91,7 @@ class Peers:
         answers = await self.ask_name_servers(request(RequestCode.GET_BROKER_CLUSTER_INFO))
         for answer in answers:
             try:
-                broker = ClusterInfo.decode(answer.body).broker_addr_table.get(broker_name)
+                broker = (await read_brokers(answer)).get(broker_name)
             except ProtocolError:
                 continue
             if broker is not None and MASTER_ID in broker.broker_addrs:
@@ -133,10 +138,12 @@ class Peers:
         answers = await self.ask_name_servers(asked, timeout_s)
         for answer in answers:
             try:
-                brokers = ClusterInfo.decode(answer.body).broker_addr_table
+                brokers = await read_brokers(answer)
             except ProtocolError as error:
                 LOGGER.warning("a name server's cluster info cannot be read: %s", error)
                 continue
+            if len(self._addresses) > ADDRESSES_MAX:
+                self._addresses.clear()  # those that are listed come now
             for name, broker in brokers.items():
                 master = broker.broker_addrs.get(MASTER_ID)
                 if master:
@@ -148,3 +155,9 @@ class Peers:
         self._fresh_until_s = min(self._fresh_until_s, trio.current_time() + RETRY_S)
         reason = error.reason if isinstance(error, BrokerUnreachable) else str(error)
         return Refused(ResponseCode.SYSTEM_ERROR, f"send request failed to {address}: {reason}")
+
+
+async def read_brokers(answer: Frame) -> Mapping[str, BrokerData]:
+    """Return the brokers that a name server lists. Raises ``ProtocolError``."""
+    read = partial(ClusterInfo.decode, answer.body)
+    return (await read_answer(len(answer.body), read)).broker_addr_table

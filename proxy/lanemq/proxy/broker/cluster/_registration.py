@@ -9,7 +9,6 @@ Source: RocketMQ 4.9.8, BrokerController.registerBrokerAll, BrokerOuterAPI.
 import math
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final, final
 
@@ -19,8 +18,14 @@ from attrs import define, field
 from lanemq.local import get_logger
 from lanemq.sdk import LanemqError, RemotingClient
 from lanemq.storage import Supervisor
-from lanemq.wire import Permission, ProtocolError, RequestCode
-from lanemq.wire.bodies import KVTable, RegisterBrokerBody, TopicConfig, TopicConfigWrapper
+from lanemq.wire import ProtocolError, RequestCode
+from lanemq.wire.bodies import (
+    DataVersion,
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigWrapper,
+)
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import (
     QueryDataVersion,
@@ -29,18 +34,11 @@ from lanemq.wire.headers import (
     RegisterBrokerResponse,
     UnregisterBroker,
 )
-from lanemq.wire.logical import (
-    ClientView,
-    LogicalListenerReport,
-    LogicalQueueReport,
-    LogicalQueues,
-    TopicReport,
-    gaps_beside,
-    with_logical_queues,
-)
+from lanemq.wire.logical import LogicalListenerReport, LogicalQueues
 
 from ...net._turns import LONG_PARTS
 from ..settings._config import BrokerConfig
+from ._told_topics import ToldTopics
 
 LOGGER = get_logger("lanemq.proxy.broker.registration")
 
@@ -147,15 +145,15 @@ class Registrar:
 
     async def _register(self, server: "_NameServer", *, is_whole: bool) -> bool:
         """Tell a name server everything, or the latest changes; returns whether it worked."""
-        wrapper = self._wrapper(None if is_whole else server.changed)
+        told = self._told(None if is_whole else server.changed)
         is_routine = server.is_registered and not server.is_stale and not server.changed
         server.changed, server.is_stale, server.is_telling = {}, False, True
         connection = self._client.connection_number(server.name)
         try:
             asks_first = is_routine and not self._config.force_register
-            if asks_first and not await self._is_news(server, wrapper):
+            if asks_first and not await self._is_news(server, told.version):
                 return True
-            answer = await self._call(server, await self._registration(wrapper))
+            answer = await self._call(server, await self._registration(told))
             setting = RegisterBrokerResponse.from_fields(answer.fields)
             if setting.serve_logical_queue_to_java is not None:
                 self._on_java_setting(server.name, setting.serve_logical_queue_to_java)
@@ -183,50 +181,42 @@ class Registrar:
         server.connection, server.is_registered, server.is_failing = connection, True, False
         return True
 
-    def _wrapper(self, changed: Mapping[str, TopicConfig] | None) -> TopicConfigWrapper:
-        """Return all topics, or those that changed.
+    def _told(self, changed: Mapping[str, TopicConfig] | None) -> ToldTopics:
+        """Return all topics, or those that changed, as they are now.
 
         A name server takes a version it has seen for one it knows all topics of. So a part
         may go only to one that has the rest: over the connection that brought it there.
         """
         everything = self._topics()
-        allowed = self._config.broker_permission
         table: Mapping[str, TopicConfig] = everything.topic_config_table
+        known = self._logical_queues()
         if changed is None:
-            table = dict(table)
+            table, known = dict(table), dict(known)
         else:
             table = {name: table[name] for name in changed if name in table}
-        if allowed & Permission.READ_WRITE != Permission.READ_WRITE:
-            table = {name: restricted(topic, allowed) for name, topic in table.items()}
-        name_here, known = self._config.broker_name, self._logical_queues()
-        if changed is not None:
             known = {name: known[name] for name in changed if name in known}
-        mapped = {name: queues.of_broker(name_here) for name, queues in known.items()}
-        # That the map is there at all says that this broker knows logical queues.
-        extra = with_logical_queues({}, mapped) if mapped or changed is None else {}
-        physical = self._config.physical_topics
-        report = LogicalQueueReport(
-            is_whole=changed is None,
+        return ToldTopics(
+            config=self._config,
             listener=self._logical_listener,
-            topics={
-                name: TopicReport(
-                    ClientView.PHYSICAL if name in physical else ClientView.LOGICAL,
-                    gaps=gaps_beside(name_here, queues),
-                    brokers=self._logical_brokers(name),
-                )
-                for name, queues in known.items()
-            },
+            table=table,
+            known=known,
+            brokers={name: self._logical_brokers(name) for name in known},
+            version=everything.data_version,
+            is_whole=changed is None,
         )
-        return TopicConfigWrapper(table, everything.data_version, report.added_to(extra))
 
-    async def _registration(self, wrapper: TopicConfigWrapper) -> Frame:
-        """Make the request; the body of one with many topics is written beside the loop."""
+    async def _registration(self, told: ToldTopics) -> Frame:
+        """Make the request; the body of one with many topics or segments is written beside the
+        loop."""
         config = self._config
-        content = RegisterBrokerBody(wrapper)
         # The compressed form has no room for logical queues.
         compressed = config.compressed_register and not self._logical_queues()
-        encode = content.encode_compressed if compressed else content.encode
-        is_long = len(wrapper.topic_config_table) >= LONG_PARTS
+
+        def encode() -> bytes:
+            content = RegisterBrokerBody(told.wrapper())
+            return content.encode_compressed() if compressed else content.encode()
+
+        is_long = told.parts >= LONG_PARTS
         body = await trio.to_thread.run_sync(encode) if is_long else encode()
         header = RegisterBroker(
             broker_name=config.broker_name,
@@ -239,16 +229,14 @@ class Registrar:
         )
         return request(RequestCode.REGISTER_BROKER, header.to_fields(), body)
 
-    async def _is_news(self, server: "_NameServer", wrapper: TopicConfigWrapper) -> bool:
+    async def _is_news(self, server: "_NameServer", version: DataVersion) -> bool:
         header = QueryDataVersion(
             broker_name=self._config.broker_name,
             broker_addr=self._address,
             cluster_name=self._config.broker_cluster_name,
             broker_id=self._config.broker_id,
         )
-        asked = request(
-            RequestCode.QUERY_DATA_VERSION, header.to_fields(), wrapper.data_version.encode()
-        )
+        asked = request(RequestCode.QUERY_DATA_VERSION, header.to_fields(), version.encode())
         answer = await self._call(server, asked)
         return QueryDataVersionResponse.from_fields(answer.fields).changed
 
@@ -293,11 +281,3 @@ class _NameServer:
     @property
     def is_behind(self) -> bool:
         return bool(self.changed) or self.is_stale or not self.is_registered
-
-
-def restricted(topic: TopicConfig, allowed: int) -> TopicConfig:
-    """Return a topic with no more than the broker's own permission.
-
-    (4.9.8 gives it all of the broker's, which would open a topic that is closed by itself.)
-    """
-    return replace(topic, perm=topic.perm & (allowed | ~Permission.READ_WRITE))

@@ -1,8 +1,9 @@
 """The context that the handlers of one broker share."""
 
-import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import cached_property
+from time import localtime, perf_counter
 from typing import final
 
 import trio
@@ -19,8 +20,8 @@ from ...acl import UNLIMITED, AccessControl, Rights, Sender
 from ...net._dispatch import Guard
 from ...net._session import Session
 from ...net.limits._budget import Budget
-from ...sessions.state._clients import ClientRegistry
 from ...sessions.state._hold import Hold, Holds
+from ...sessions.state._left_subscriptions import client_registry
 from ...sessions.state._locks import QueueLocks
 from ...sessions.state._stages import GroupStages, waiting_topic
 from ..cluster._peers import Peers
@@ -79,11 +80,11 @@ class BrokerContext:
         """The other brokers."""
         self.heartbeat_refused: Callable[[Session], None] = lambda session: None
         """Looks whether a connection may stay in its groups. Set by ``Heartbeats``."""
-        self.clients = ClientRegistry[Session](lambda session, size: session.account.add(size))
+        self.clients = client_registry(self.budget)
         self.supervisor = store.supervisor
         """The supervisor of the background tasks, the store's among them."""
         self.holds: Holds[Session] = Holds()
-        self.locks = QueueLocks()
+        self.locks = QueueLocks(self.budget)
         self.topics = Topics(store.tables, config, announce)
         self.on_unwritten: list[Callable[[Refused], None]] = []
         """Callbacks for a ``write`` that stored nothing, called before anybody is told."""
@@ -185,7 +186,7 @@ class BrokerContext:
 
     def day(self) -> int:
         """Return a number that changes at local midnight."""
-        return time.localtime(self.now_ms() // 1000).tm_yday
+        return localtime(self.now_ms() // 1000).tm_yday
 
     def commit_offset(
         self, group: str, topic: str, queue_id: int, offset: int, *, hops: int = 0
@@ -200,7 +201,7 @@ class BrokerContext:
             if kept is None:
                 return
             offset = kept
-        self.store.tables.consumer_offsets.put(group, topic, queue_id, offset)
+        self.unknown_progress.room.put(group, topic, queue_id, offset)
         waiting = waiting_topic(group, topic)
         if self.holds.waits_on(waiting, queue_id):
             self.holds.arrived(
@@ -211,6 +212,15 @@ class BrokerContext:
                 now_s=self.now_s(),
                 properties=bytes,
             )
+
+    def commit_beside(
+        self, group: str, topic: str, queue_id: int, offset: int, *, hops: int = 0
+    ) -> None:
+        """Do ``commit_offset`` for a request that is about something else, and goes on where
+        ``UnknownProgress.check`` refuses it."""
+        with suppress(Refused):
+            self.unknown_progress.check(group, topic, queue_id)
+            self.commit_offset(group, topic, queue_id, offset, hops=hops)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and its messages; its logical queues are for ``LogicalState.forget``.
@@ -231,13 +241,13 @@ class BrokerContext:
         self.dispatch()
 
     async def commit_all(self) -> None:
-        """Do ``commit``, and wait for topics and groups that changed in this turn of the loop.
+        """Do ``commit``, and wait for topics and groups that changed in this turn of the loop, and
+        for the key index where it is far behind.
 
         Raises ``Refused``.
         """
         self.commit()
-        if self.store.tables.is_wanted:
-            await self._write_tables()
+        await self._finish()
 
     def write(self) -> Callable[[], Awaitable[None]] | None:
         """Write the messages appended since the last call to the log.
@@ -245,12 +255,12 @@ class BrokerContext:
         Every appender calls it before it tells anyone of success; the server does so after
         each read. Raises ``Refused`` (SERVICE_NOT_AVAILABLE) where the log cannot be written;
         nothing of it is stored then. Returns what has to be awaited besides, where topics or groups
-        changed: see ``after_batch`` of ``Exchange``.
+        changed, or where the key index is far behind: see ``after_batch`` of ``Exchange``.
         """
-        statistics, started_ns = self.statistics, time.perf_counter_ns()
+        statistics, started_s = self.statistics, perf_counter()
         written = statistics.puts.messages
         try:
-            self.store.write()
+            has_written = self.store.write()
         except StoreUnwritable as error:
             self.writer.finished()
             refusal = unwritable(error)
@@ -259,8 +269,17 @@ class BrokerContext:
             raise refusal from error
         if written != statistics.puts_timed:  # a read that brought nothing to write took no time
             statistics.puts_timed = written
-            statistics.put_took((time.perf_counter_ns() - started_ns) // 1_000_000)
-        return self._write_tables if self.store.tables.is_wanted else None
+            statistics.put_took(int((perf_counter() - started_s) * 1000))
+        if self.store.tables.is_wanted or (has_written and self.store.search.is_behind):
+            return self._finish
+        return None
+
+    async def _finish(self) -> None:
+        """Wait for what answers to a commit need besides the log. Raises ``Refused``."""
+        if self.store.tables.is_wanted:
+            await self._write_tables()
+        if self.store.search.is_behind:
+            await self.store.search.caught_up()
 
     async def _write_tables(self) -> None:
         """Write topics and groups that changed, once for all who wait for that.

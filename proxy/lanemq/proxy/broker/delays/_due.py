@@ -30,7 +30,7 @@ class Impossible(NamedTuple):
 
 
 Again = Callable[[StoredMessage], NewMessage | Impossible | None]
-"""Makes the message to be delivered; None for one that is not wanted any more."""
+"""Makes the message to be delivered; None for one that is no longer wanted."""
 
 
 @final
@@ -104,7 +104,7 @@ class DueMessages:
         except (ProtocolError, StoreError) as error:
             self._undelivered.lost(where, error)
             return None
-        self._undelivered.lost(where, "it is not in the log any more")
+        self._undelivered.lost(where, "it is no longer in the log")
         return None
 
     def keep(self, message: StoredMessage, why: str) -> int:

@@ -4,8 +4,10 @@ Source: RocketMQ 4.9.8, ClientManageProcessor, ConsumerManageProcessor,
 DefaultConsumerIdsChangeListener, ClientHousekeepingService.
 """
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, final
 
 import trio
@@ -22,7 +24,6 @@ from lanemq.wire import (
 from lanemq.wire.bodies import (
     CheckClientRequestBody,
     ConsumerData,
-    ConsumerIdList,
     HeartbeatData,
 )
 from lanemq.wire.frame import Frame
@@ -33,7 +34,7 @@ from lanemq.wire.sql92 import SqlInvalid
 from ...acl import Rights, Sender, consumes_as, produces_as
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
-from ...net._turns import PARTS_OF_A_TURN, for_turns, in_turns
+from ...net._turns import PARTS_OF_A_TURN, for_turns, in_turns, step_by_step
 from ...sessions.state._clients import ClientRegistry
 from ...sessions.state._consumer_filters import (
     Compile,
@@ -42,22 +43,18 @@ from ...sessions.state._consumer_filters import (
     is_tag_type,
 )
 from ...sessions.state._locks import QueueLocks
-from ...sessions.state._members import heartbeat_bytes
+from ...sessions.state._members import can_ask, heartbeat_bytes
 from ...sessions.values._rights import RightsOf
 from ..context._context import BrokerContext
 from ..settings._config import BrokerConfig
 from ..state._filter import require_supported
 from ..state._groups import Groups
 from ..state._topics import Topics
+from ._heartbeat_limits import check_names, check_numbers
 from ._member_notes import MemberNotes
 
 SCAN_S: Final = 10.0
 """Seconds between two looks for clients and locks that nobody renewed."""
-
-GROUPS_MAX: Final = 1500
-"""Most groups that one connection may be in: they come in one heartbeat, and end together."""
-SUBSCRIPTIONS_MAX: Final = 2000
-"""Most subscriptions in one heartbeat."""
 
 _REGISTERED: Final = "clients"
 
@@ -78,7 +75,7 @@ class Heartbeats:
     _rights_of: Callable[[Sender, str], Rights]
     _sender: Callable[[Frame, Session], Sender]
     _topics: Topics
-    _refused: dict[Session, None] = field(init=False, factory=dict)
+    _refused: OrderedDict[Session, None] = field(init=False, factory=OrderedDict)
     """Connections whose last heartbeat was not let in, and that nobody has looked at since."""
 
     def heartbeat(self, frame: Frame, session: Session) -> Frame | Awaitable[Frame]:
@@ -87,10 +84,11 @@ class Heartbeats:
         Many groups are made in turns, and then registered together.
         """
         data = HeartbeatData.decode(frame.body)
+        check_names(data)
         if not session.account.admits(heartbeat_bytes(data)):
             remark = "[OVERLOAD]the groups of this connection are as much as the broker can keep"
             raise Refused(ResponseCode.SYSTEM_BUSY, remark)
-        self._check_numbers(data, session)
+        check_numbers(data, self._clients.groups_with(session, data))
         sender = self._check_producers(data, frame, session)
         compiled = self._compile(data)
         if len(data.consumer_data_set) <= PARTS_OF_A_TURN:
@@ -104,6 +102,8 @@ class Heartbeats:
         for some in for_turns(data.consumer_data_set):
             self._make(some)
             await trio.lowlevel.checkpoint()
+        # Other heartbeats of the connection may have been registered meanwhile.
+        check_numbers(data, self._clients.groups_with(session, data))
         return self._registered(data, frame, session, sender, compiled)
 
     def _make(self, consumers: Iterable[ConsumerData]) -> None:
@@ -123,6 +123,11 @@ class Heartbeats:
     def _registered(
         self, data: HeartbeatData, frame: Frame, session: Session, sender: Sender, compiled: Compile
     ) -> Frame:
+        """Register the client. Raises ``Refused`` where its id is another account's: its consumers
+        are registered then, and its producers are not."""
+        is_claimed = self._is_claimed(data, frame, session, sender)
+        if is_claimed:
+            data = replace(data, producer_data_set=())
         if not session.closed:
             if _REGISTERED not in session.attributes:
                 session.attributes[_REGISTERED] = True
@@ -138,43 +143,34 @@ class Heartbeats:
                 compiled=compiled,
             )
             self.notify(changed)
-        asks = frame.fields.get(TIMERS_FIELD) == "true"
-        return frame.reply(0, {TIMERS_FIELD: "true"} if asks and self._has_timers else {})
-
-    def _check_numbers(self, data: HeartbeatData, session: Session) -> None:
-        """Raise ``Refused`` for more than can be registered without making all others wait."""
-        groups = self._clients.groups_with(session, data)
-        if groups > GROUPS_MAX:
-            remark = (
-                f"this connection would be in {groups} groups, at most {GROUPS_MAX} are kept for "
-                "one: use more clients"
-            )
-            raise Refused(ResponseCode.SYSTEM_BUSY, remark)
-        subscriptions = sum(len(one.subscription_data_set) for one in data.consumer_data_set)
-        if subscriptions > SUBSCRIPTIONS_MAX:
-            remark = (
-                f"a heartbeat with {subscriptions} subscriptions, at most {SUBSCRIPTIONS_MAX} are "
-                "taken of one client"
-            )
-            raise Refused(ResponseCode.SYSTEM_BUSY, remark)
-
-    def _check_producers(self, data: HeartbeatData, frame: Frame, session: Session) -> Sender:
-        """Check that the sender may be a member of the producer groups; returns it.
-
-        Members are shown the messages of the group's transactions, and a client id is where
-        replies go. Raises ``Refused``.
-        """
-        rights, sender = self._rights(frame, session), self._sender(frame, session)
-        if not data.producer_data_set or not rights.are_limited:
-            return sender
-        rights.require(*(produces_as(one.group_name) for one in data.producer_data_set))
-        if self._clients.is_claimed(data.client_id, session, sender.name):
+        if is_claimed:
             remark = (
                 f"the client id {data.client_id} is in use by a client of another account: give "
                 "this client another instance name"
             )
             raise Refused(ResponseCode.NO_PERMISSION, remark)
+        asks = frame.fields.get(TIMERS_FIELD) == "true"
+        return frame.reply(0, {TIMERS_FIELD: "true"} if asks and self._has_timers else {})
+
+    def _check_producers(self, data: HeartbeatData, frame: Frame, session: Session) -> Sender:
+        """Check that the sender may be a member of the producer groups; returns it.
+
+        Members are shown the messages of the group's transactions. Raises ``Refused``.
+        """
+        rights, sender = self._rights(frame, session), self._sender(frame, session)
+        rights.require(*(produces_as(one.group_name) for one in data.producer_data_set))
         return sender
+
+    def _is_claimed(
+        self, data: HeartbeatData, frame: Frame, session: Session, sender: Sender
+    ) -> bool:
+        """Return whether a heartbeat has producers that ask by an id which is another account's:
+        a client id is where replies go."""
+        return (
+            any(can_ask(one.group_name) for one in data.producer_data_set)
+            and self._rights(frame, session).are_limited
+            and self._clients.is_claimed(data.client_id, session, sender.name)
+        )
 
     def _compile(self, data: HeartbeatData) -> Compile:
         """Compile what is new before any of it is kept. Raises ``Refused`` for too much."""
@@ -204,8 +200,7 @@ class Heartbeats:
     async def _without_rights(self) -> None:
         """Remove the members whose heartbeats are not let in because their rights are gone."""
         while self._refused:
-            session = next(iter(self._refused))
-            del self._refused[session]
+            session, _ = self._refused.popitem(last=False)
             async for group in in_turns(self._clients.consumer_groups_of(session)):
                 member = group.clients.get(session)
                 if member is None:
@@ -240,7 +235,7 @@ class Heartbeats:
         if group is None:
             remark = f"no consumer for this group, {header.consumer_group}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        return frame.reply(body=ConsumerIdList(tuple(group.client_ids())).encode())
+        return frame.reply(body=group.listed())
 
     def check_client(self, frame: Frame, session: Session) -> Frame:
         """Answer whether the broker supports the subscriptions of a consumer that is about to
@@ -262,12 +257,12 @@ class Heartbeats:
         cancelled."""
         while True:
             await trio.sleep(SCAN_S)
-            departed = self._clients.expire(self._now_s())
+            departed = await step_by_step(self._clients.expire(self._now_s()))
             for session in departed.sessions:
                 session.close()
             self.notify(departed.changed_groups)
             await self._without_rights()
-            self._locks.expire(self._now_s())
+            await step_by_step(self._locks.expire(self._now_s()))
 
 
 def register(handlers: Handlers, broker: BrokerContext) -> Heartbeats:

@@ -5,6 +5,7 @@ many members as there are connections. So only a few notes are sent at once; the
 turns. A group that changes again before its notes were sent gets them once.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, final
 
@@ -18,7 +19,8 @@ from ...net._session import Session
 NOTES_AT_ONCE: Final = 16
 """Most notes of one change that are sent at once: those of an ordinary client."""
 NOTES_OF_A_TURN: Final = 256
-"""Notes of a turn of the event loop, 6 microseconds each."""
+"""Notes of a turn of the event loop, 6 microseconds each. A look for a group's members counts as
+one: most groups of connections that end have no others."""
 
 
 @final
@@ -28,7 +30,7 @@ class MemberNotes:
     def __init__(self, sessions_of: Callable[[str], list[Session]]) -> None:
         self._news = trio.Event()
         self._sessions_of = sessions_of
-        self._waiting: dict[str, None] = {}
+        self._waiting: OrderedDict[str, None] = OrderedDict()
 
     def tell(self, groups: Iterable[str]) -> None:
         """Tell every member of the groups, the first few at once."""
@@ -49,15 +51,18 @@ class MemberNotes:
         while True:
             await self._news.wait()
             self._news = trio.Event()
-            for number, (session, note) in enumerate(self._notes()):
+            for number, found in enumerate(self._notes()):
                 if number % NOTES_OF_A_TURN == 0:
                     await trio.lowlevel.checkpoint()
-                session.oneway(note)
+                if found is not None:
+                    session, note = found
+                    session.oneway(note)
 
-    def _notes(self) -> Iterator[tuple[Session, Frame]]:
+    def _notes(self) -> Iterator[tuple[Session, Frame] | None]:
+        """Yield the notes, and None before each look for the members of a group."""
         while self._waiting:
-            group = next(iter(self._waiting))
-            del self._waiting[group]
+            yield None
+            group, _ = self._waiting.popitem(last=False)
             note = _note(group)
             for session in self._sessions_of(group):
                 yield session, note

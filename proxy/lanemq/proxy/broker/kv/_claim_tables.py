@@ -9,7 +9,7 @@ from attrs import define, field
 from lanemq.local import get_logger
 from lanemq.storage import Document
 from lanemq.wire import ProtocolError, RequestCode, ResponseCode
-from lanemq.wire.bodies import ClusterInfo, KVTable
+from lanemq.wire.bodies import KVTable
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import DeleteKVConfig, GetKVListByNamespace, PutKVConfig
 from lanemq.wire.kv import (
@@ -22,11 +22,14 @@ from lanemq.wire.kv import (
     parse_claims,
 )
 
-from ..cluster._peers import Peers
+from ...net._turns import read_answer
+from ..cluster._peers import Peers, read_brokers
 
 LOGGER: Final = get_logger("lanemq.proxy.kv", by_peers=True)
 OTHERS_MAX: Final = 4096
 """Claims, and names, of other brokers that are copied here; name servers keep the rest."""
+DELETIONS_MAX: Final = 256
+"""Claims that one look deletes at a name server; anybody may have written any number there."""
 
 
 @final
@@ -47,15 +50,19 @@ class ClaimTables:
     _knows_one_broker: set[str] = field(init=False, factory=set)
     """The name servers that never knew another broker than this one."""
     _one_at_a_time: trio.Lock = field(init=False, factory=trio.Lock)
-    _kept: dict[str, object] = field(init=False, factory=dict)
+    _kept: tuple[dict[ClaimKey, Claim], set[str]] = field(init=False)
+    """The copies of claims and the names as they were written last."""
+    _of: dict[str, dict[ClaimKey, Claim]] | None = field(init=False, default=None)
+    """The claims of other brokers by namespace; None until they are asked for again."""
 
     def __attrs_post_init__(self) -> None:
-        self._kept = self._document.load(after_crash=True)
-        table, names = self._kept.get("claims"), self._kept.get("brokers")
+        kept = self._document.load(after_crash=True)
+        table, names = kept.get("claims"), kept.get("brokers")
         if isinstance(table, dict):
             texts = {str(key): str(value) for key, value in table.items()}
             self.others = parse_claims(texts)
         self.brokers = {str(name) for name in names} if isinstance(names, list) else set()
+        self._kept = dict(self.others), set(self.brokers)
 
     @property
     def is_alone(self) -> bool:
@@ -65,6 +72,14 @@ class ClaimTables:
         """
         servers = self._peers.name_servers
         return bool(servers) and not self.brokers and self._knows_one_broker.issuperset(servers)
+
+    def of(self, namespace: str) -> Mapping[ClaimKey, Claim]:
+        """Return the claims of other brokers to a namespace."""
+        if self._of is None:
+            self._of = {}
+            for key, claim in self.others.items():
+                self._of.setdefault(key[0], {})[key] = claim
+        return self._of.get(namespace, {})
 
     async def sync(self) -> bool:
         """Bring all name servers and the copies here up to date; returns whether any answered."""
@@ -89,20 +104,19 @@ class ClaimTables:
         header = GetKVListByNamespace(namespace=CLAIMS_NAMESPACE)
         asked = request(RequestCode.GET_KVLIST_BY_NAMESPACE, header.to_fields())
         answer = await self._peers.ask_name_server(server, asked)
-        table = None if answer is None else _table(answer)
-        if table is None:
+        number = self._peers.connection_number(server)  # the one that was asked
+        found = None if answer is None else await _read(answer)
+        if found is None:
             return False
-        number = self._peers.connection_number(server)
         has_forgotten = number != self.connections.get(server)
-        found = parse_claims(table)
         lost = self._compare(found, present if has_forgotten else None)
         own = self._own()
         for key, claim in (lost | self.keyed(own)).items():
             if found.get(key) != claim:
                 await self._put(server, key, claim)
-        for namespace, broker in found:
-            if broker == self._broker_name and namespace not in own:
-                await self._delete(server, (namespace, broker))
+        old = [key for key in found if key[1] == self._broker_name and key[0] not in own]
+        for key in old[:DELETIONS_MAX]:
+            await self._delete(server, key)
         self.connections[server] = number
         return True
 
@@ -114,6 +128,7 @@ class ClaimTables:
         A claim that it lacks was removed, unless the name server may have been started again
         since the last look: then ``present`` has the brokers that speak for themselves.
         """
+        self._of = None
         for key, claim in found.items():
             is_known = key in self.others
             if key[1] != self._broker_name and (is_known or len(self.others) < OTHERS_MAX):
@@ -136,7 +151,7 @@ class ClaimTables:
         if answer is None or answer.code != ResponseCode.SUCCESS:
             return set()
         try:
-            names = set(ClusterInfo.decode(answer.body).broker_addr_table)
+            names = set(await read_brokers(answer))
         except ProtocolError as error:
             LOGGER.warning("the cluster info of %s cannot be read: %s", server, error)
             return set()
@@ -162,30 +177,32 @@ class ClaimTables:
 
     async def _keep(self) -> None:
         """Write the copies, if they have changed; after an error the next change does it."""
+        now = dict(self.others), set(self.brokers)
+        if now == self._kept:
+            return
         table = {claim_key(*key): encode_claim(claim) for key, claim in self.others.items()}
         members: dict[str, object] = {
             "brokers": sorted(self.brokers),
             "claims": dict(sorted(table.items())),
         }
-        if members == self._kept or (not self._kept and not table and not self.brokers):
-            return
         try:
             self._document.write(members)
             await self._document.sync()
         except OSError as error:
             LOGGER.warning("%s cannot be written, next try soon: %s", self._document.path, error)
         else:
-            self._kept = members
+            self._kept = now
 
 
-def _table(answer: Frame) -> Mapping[str, str] | None:
-    """Return the table of an answer, empty where there is none; None for any other answer."""
+async def _read(answer: Frame) -> Mapping[ClaimKey, Claim] | None:
+    """Return the claims of an answer, none where there is no table; None for any other answer."""
     if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return {}
     if answer.code != ResponseCode.SUCCESS:
         return None
+    body = answer.body
     try:
-        return KVTable.decode(answer.body).table
+        return await read_answer(len(body), lambda: parse_claims(KVTable.decode(body).table))
     except ProtocolError as error:
         LOGGER.warning("the claims at a name server cannot be read: %s", error)
         return None

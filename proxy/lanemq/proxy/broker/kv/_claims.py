@@ -150,7 +150,7 @@ class Claims:
         own = self.own().get(namespace)
         if own is not None and own.identity:
             return own.identity
-        found = rivals(self.others, namespace)
+        found = rivals(self._tables.of(namespace), namespace)
         if len(found) != 1:
             return ""
         ((identity, brokers),) = found.items()
@@ -203,8 +203,8 @@ class Claims:
 
     def _check(self, header: KvWrite) -> None:
         namespace = header.namespace
-        for (name, broker), claim in sorted(self.others.items()):
-            if name != namespace or claim.deleted or not claim.here:
+        for (_, broker), claim in sorted(self._tables.of(namespace).items()):
+            if claim.deleted or not claim.here:
                 continue
             if claim.partitions != header.partitions:
                 raise self._partitions.moved(namespace, claim.partitions, None)
@@ -217,7 +217,7 @@ class Claims:
                 remark = (
                     f"{what} is at broker {broker}, as name servers remember, and not created a "
                     f"second time at {self._broker_name}: start broker {broker}; if it will not "
-                    f"come back, give it up with `lanemq admin forgetBroker -b {broker}` first"
+                    "come back, have name servers forget it first"
                 )
                 raise Refused(ResponseCode.KV_NAMESPACE_NOT_EXIST, remark)
 
@@ -229,7 +229,7 @@ class Claims:
 
     def is_deleted(self, namespace: str) -> bool:
         """Return whether a namespace was deleted, as far as brokers remember."""
-        named = [claim for (name, _), claim in self.others.items() if name == namespace]
+        named = self._tables.of(namespace).values()
         return any(one.deleted for one in named) and not any(one.here for one in named)
 
     # At name servers
@@ -283,14 +283,17 @@ class Claims:
         return has_answered
 
     def _note_splits(self) -> None:
-        own = self.own()
-        claims = self._tables.others | self._tables.keyed(own)
-        split = {name for name in own if len(rivals(claims, name)) > 1}
+        keyed = self._tables.keyed(self.own())
+        found = {
+            key[0]: rivals({**self._tables.of(key[0]), key: claim}, key[0])
+            for key, claim in keyed.items()
+        }
+        split = {name for name, one in found.items() if len(one) > 1}
         for name in split - self._split:
-            places = " and ".join(", ".join(one) for one in rivals(claims, name).values())
+            places = " and ".join(", ".join(one) for one in found[name].values())
             LOGGER.critical(
                 "namespace %s of keys exists more than once, at %s: clients have to name the "
-                "broker that they mean; `lanemq kv export` one, and `lanemq kv delete` it there",
+                "broker that they mean; export the entries of one, and delete it there",
                 name,
                 places,
             )

@@ -8,8 +8,9 @@ A broker makes a namespace only if the write names it as the place, or if it has
 broker beside it: else the state of a namespace whose broker is down could begin a second time.
 """
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable
+from itertools import count
 from typing import Final, NamedTuple, final
 
 import trio
@@ -32,6 +33,8 @@ from ._queues import PartitionQueues
 LOGGER = get_logger("lanemq.proxy.kv", by_peers=True)
 PARTITIONS_HERE_MAX: Final = 64
 """Partitions of a broker; a namespace has one at least."""
+TURN_BYTES: Final = 128 << 10
+"""Memory of the waiting writes that are appended in one turn of the loop: a hundred short ones."""
 
 
 class Asked(NamedTuple):
@@ -56,11 +59,22 @@ class Asked(NamedTuple):
 
 
 @final
+class _New(NamedTuple):
+    """A partition being made."""
+
+    header: KvWrite
+    """Of the write that it is made for."""
+    writes: "OrderedDict[int, Asked]"
+    """Those that wait for it, each by its number, in their order."""
+
+
+@final
 @define(eq=False, kw_only=True, repr=False)
 class NewNamespaces:
     """The partitions being made, with the writes that wait for each; ``run`` is its task.
 
-    ``ready`` is given those writes, in their order, once their partition is there.
+    ``append`` is given those writes, in their order, once their partition is there, and ``commit``
+    writes them to the log.
     """
 
     _claims: Claims
@@ -70,8 +84,14 @@ class NewNamespaces:
     _partitions: Partitions
     _queues: PartitionQueues
     _states: KvStates
-    ready: Callable[[list[Asked]], None] = field(init=False, default=lambda asked: None)
-    _waiting: dict[str, list[Asked]] = field(init=False, factory=dict)
+    append: Callable[[Asked], None] = field(init=False, default=lambda asked: None)
+    commit: Callable[[], None] = field(init=False, default=lambda: None)
+    _waiting: dict[str, _New] = field(init=False, factory=dict)
+    _of_sessions: dict[Session, dict[int, str]] = field(init=False, factory=dict)
+    """Numbers of the writes of each connection -> their partitions."""
+    _numbers: "count[int]" = field(init=False, factory=count)
+    _ended: dict[str, Exception | None] = field(init=False, factory=dict)
+    """Name of a partition for which writes still wait, though it is made -> why it could not be."""
     _makers: dict[str, str] = field(init=False, factory=dict)
     """Name of a partition -> the address whose client had it made."""
     _news: trio.Event = field(init=False, factory=trio.Event)
@@ -90,7 +110,7 @@ class NewNamespaces:
         if name not in self._waiting:
             if not self._asks_first(asked.header):
                 self._check_place(asked.header)
-            if self._partitions.count_here + len(self._waiting) >= PARTITIONS_HERE_MAX:
+            if self._free <= 0:
                 remark = (
                     f"a broker has at most {PARTITIONS_HERE_MAX} namespaces, or partitions of "
                     f"them; {asked.header.namespace} would be more"
@@ -98,11 +118,33 @@ class NewNamespaces:
                 raise Refused(ResponseCode.INVALID_PARAMETER, remark)
             self._check_share(asked)
             self._makers[name] = asked.session.peer.host
-            self._waiting[name] = []
+            self._waiting[name] = _New(asked.header, OrderedDict())
             self._news.set()
-        if not asked.frame.is_oneway:
-            asked.session.account.add(asked.size_bytes)
-        self._waiting[name].append(asked)
+        session, number = asked.session, next(self._numbers)
+        if session.closed:
+            return
+        session.account.add(asked.size_bytes)
+        self._waiting[name].writes[number] = asked
+        if session not in self._of_sessions:
+            self._of_sessions[session] = {}
+            session.on_close.append(self._closed)
+        self._of_sessions[session][number] = name
+        if name in self._ended:
+            # For one that comes another one goes: so the queue ends, however many come.
+            self._end_some(name, 1)
+
+    def _closed(self, session: Session) -> None:
+        """Forget the writes of a connection that ended: nobody is charged for them any more."""
+        for number, name in self._of_sessions.pop(session, {}).items():
+            new = self._waiting.get(name)  # none where it was given up
+            if new is not None:
+                new.writes.pop(number, None)
+
+    @property
+    def _free(self) -> int:
+        """The number of further partitions that the broker may have."""
+        making = len(self._waiting) - len(self._ended)
+        return PARTITIONS_HERE_MAX - self._partitions.count_here - making
 
     def _check_share(self, asked: Asked) -> None:
         """Raise ``Refused`` for one beyond the share of the address, since the start."""
@@ -111,8 +153,7 @@ class NewNamespaces:
             name: maker for name, maker in self._makers.items() if name in waiting or name in states
         }
         held = Counter(self._makers.values())[host]
-        free = PARTITIONS_HERE_MAX - self._partitions.count_here - len(waiting)
-        if not has_share(held, free, HOST_SHARE):
+        if not has_share(held, self._free, HOST_SHARE):
             remark = (
                 f"clients at {host} have made {held} of the {PARTITIONS_HERE_MAX} namespaces, or "
                 f"partitions of them, that a broker has at most, which is their share; "
@@ -133,8 +174,7 @@ class NewNamespaces:
         remark = self._partitions.no_namespace(header.namespace).remark
         if place == LONE_BROKER:
             remark += (
-                ", and another broker could have it: if none has, say which one is to have it, "
-                f"as in `lanemq kv create --namespace {header.namespace} --broker {here}` "
+                ", and another broker could have it: if none has, say which one is to have it "
                 f"(known brokers: {', '.join(self._claims.brokers)})"
             )
         elif place is not None:
@@ -153,7 +193,7 @@ class NewNamespaces:
         LOGGER.info("namespace %s of keys is made", name)
         fault: Exception | None = None
         try:
-            header = self._waiting[name][0].header
+            header = self._waiting[name].header
             await self._claims.claim(header)
             if header.create_at == LONE_BROKER:
                 self._check_place(header)  # another broker may have come to be known
@@ -161,12 +201,26 @@ class NewNamespaces:
         except (OSError, StoreError, Refused) as error:
             fault = error
             self._claims.created(name)
-        asked = self._waiting.pop(name)
-        answered = [one for one in asked if not one.frame.is_oneway]
-        for one in answered:
-            one.session.account.add(-one.size_bytes)
-        if fault is None:
-            self.ready(asked)
-            return
-        for one in answered:
-            one.session.answer(one.frame, fault)
+        self._ended[name] = fault
+        try:
+            while self._end_some(name, TURN_BYTES):
+                self.commit()
+                await trio.lowlevel.checkpoint()
+            self.commit()
+        finally:
+            del self._ended[name], self._waiting[name]
+
+    def _end_some(self, name: str, size_bytes: int) -> bool:
+        """Append, or refuse, the oldest writes that wait for a partition: one at least, and those
+        of so much memory. Return whether more wait."""
+        waiting, fault = self._waiting[name].writes, self._ended[name]
+        while waiting and size_bytes > 0:
+            number, asked = waiting.popitem(last=False)
+            del self._of_sessions[asked.session][number]
+            size_bytes -= asked.size_bytes
+            asked.session.account.add(-asked.size_bytes)
+            if fault is None:
+                self.append(asked)
+            elif not asked.frame.is_oneway:
+                asked.session.answer(asked.frame, fault)
+        return bool(waiting)

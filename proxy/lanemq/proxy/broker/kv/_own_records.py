@@ -9,7 +9,7 @@ from attrs import define, field
 
 from lanemq.local import get_logger
 from lanemq.storage import KvStates, StoreConfig
-from lanemq.storage.kv import KvState, history_to_keep, operation_properties
+from lanemq.storage.kv import KvState, history_for_room, history_to_keep, operation_properties
 from lanemq.wire import Refused
 from lanemq.wire.kv import OpType, encode_compact, parse_partition
 
@@ -94,7 +94,7 @@ class OwnRecords:
         self._clock.look()
         wrote = self._expire(list(self._states.states))
         wrote = self._identify() or wrote
-        wrote = self._compact() or wrote
+        wrote = self._make_room() or self._compact() or wrote
         if wrote:
             self._commit()
 
@@ -113,7 +113,10 @@ class OwnRecords:
 
     def _is_due(self, name: str, state: KvState) -> bool:
         expiry_ms = state.meta.next_expiry_ms
-        return 0 < expiry_ms <= self._now_ms() + self._clock.ahead_ms(name)
+        if 0 < expiry_ms <= self._now_ms() + self._clock.ahead_ms(name):
+            return True
+        # Each record frees a part of what a compaction has left behind.
+        return state.meta.stale_from >= 0 and self._states.is_tight
 
     def _takes(self, name: str) -> bool:
         # None of these records adds an entry, and by those of time there is room again.
@@ -137,6 +140,25 @@ class OwnRecords:
                 self.identified.add(name)
                 found = True
         return found
+
+    def _make_room(self) -> bool:
+        """Compact the longest history where memory is tight, before writes are refused for it;
+        returns whether one was.
+
+        How much is freed is known once nothing of the last compaction is left behind.
+        """
+        if not self._states.is_tight:
+            return False
+        taking = {name: one for name, one in self._states.states.items() if self._takes(name)}
+        if not taking or any(state.meta.stale_from >= 0 for state in taking.values()):
+            return False
+        name, state = max(taking.items(), key=lambda one: one[1].meta.changes)
+        revision = history_for_room(state)
+        if revision is None:
+            return False
+        LOGGER.info("the older half of the history of %s makes room in memory", name)
+        body, what = encode_compact(revision), "the history makes room"
+        return self._write(name, state, OpType.COMPACT, body, what=what) is not None
 
     def _compact(self) -> bool:
         """Compact a history that has more than is to be kept; returns whether it has.

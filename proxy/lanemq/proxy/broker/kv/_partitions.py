@@ -217,8 +217,8 @@ class Partitions:
             return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         if end is not None:
             remark = (
-                f"partition {partition} of {namespace} was not made to the end: make it again, as "
-                f"with `lanemq kv create --namespace {namespace} --partitions {partitions}`"
+                f"partition {partition} of {namespace} was not made to the end: create the "
+                f"namespace again, with {partitions} partitions"
             )
             return Refused(ResponseCode.KV_NAMESPACE_NOT_EXIST, remark)
         if self.has(namespace):

@@ -93,18 +93,20 @@ class KvRequests:
         """Let entries expire, and answer writers whose time is up, until cancelled."""
         await self._states.in_use.wait()
         try:
-            while True:
+            while True:  # at once: much may have ended while the broker was away
+                if self._states.states:
+                    self._tick()
                 await trio.sleep(TICK_S)
-                if not self._states.states:
-                    continue
-                self.writes.expire(self._now_s())
-                self.pages.snapshots.expire(self._now_s())
-                try:
-                    self.writes.own.tick()
-                except Refused as error:
-                    LOGGER.warning("entries do not expire now: %s", error.remark)
         finally:
             self.pages.snapshots.clear()
+
+    def _tick(self) -> None:
+        self.writes.expire(self._now_s())
+        self.pages.snapshots.expire(self._now_s())
+        try:
+            self.writes.own.tick()
+        except Refused as error:
+            LOGGER.warning("entries do not expire now: %s", error.remark)
 
     # Reads
 

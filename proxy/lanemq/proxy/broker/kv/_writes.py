@@ -96,7 +96,7 @@ class KvWrites:
             partitions=self._partitions,
             states=self._states,
         )
-        self.new.ready = self._append_all
+        self.new.append, self.new.commit = self._append_waiting, self._commit_waiting
         self._states.on_applied.append(self._applied)
         self._states.on_behind.append(self._fell_behind)
         self._on_unwritten.append(self._unwritten)
@@ -119,20 +119,23 @@ class KvWrites:
         asked = Asked(header, checked.key, frame, session, size_bytes, client, lessor)
         name = asked.name
         self._partitions.check_deleted(name, header)
-        if name in self._states.states and not self.new.is_waiting(name):
+        is_here = name in self._states.states
+        if not is_here:
+            self._partitions.check_new(header)
+        if is_here and not self.new.is_waiting(name):
             self._append(asked)
         else:
-            self._partitions.check_new(header)
             self.new.wait(asked)
 
-    def _append_all(self, asked: list[Asked]) -> None:
-        """Append the writes that have waited for their namespace."""
-        for one in asked:
-            try:
-                self._append(one)
-            except Exception as error:  # costs one write, whose writer is told
-                if not one.frame.is_oneway:
-                    one.session.answer(one.frame, error)
+    def _append_waiting(self, asked: Asked) -> None:
+        """Append a write that has waited for its namespace."""
+        try:
+            self._append(asked)
+        except Exception as error:  # costs one write, whose writer is told
+            if not asked.frame.is_oneway:
+                asked.session.answer(asked.frame, error)
+
+    def _commit_waiting(self) -> None:
         try:
             self._commit()
         except Refused as error:  # those who wait have heard of it
@@ -160,6 +163,7 @@ class KvWrites:
             waits=header.waits or 0,
             time_ms=self.clock.time_ms(name),
             lessor=lessor,
+            bounds=not state.meta.is_bounded,
         )
         host = session.peer.packed
         put = self._put(header, name, state, frame.body, properties, host)

@@ -57,6 +57,8 @@ class Groups:
         self._creations = Creations("group", table.configs.__len__, asking_host)
         self._large = dict[str, int]()
         """Name -> bytes beyond the usual, of the groups that have such."""
+        self.large_bytes = 0
+        """All of these bytes together."""
         for name, kept in table.configs.items():
             if kept.extra:
                 self._note_size(name, len(kept.encode()))
@@ -100,7 +102,7 @@ class Groups:
                 f"at most {SETTINGS_BYTES_MAX} and {SETTINGS_VALUES_MAX} are kept of a group"
             )
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        others = sum(self._large.values()) - self._large.get(name, 0)
+        others = self.large_bytes - self._large.get(name, 0)
         beyond = len(text) - USUAL_SETTINGS_BYTES
         if beyond > 0 and others + beyond > LARGE_SETTINGS_BYTES_MAX:
             remark = (
@@ -114,14 +116,14 @@ class Groups:
         self._tables.want(self._table, name)
 
     def _note_size(self, name: str, size_bytes: int) -> None:
+        self.large_bytes -= self._large.pop(name, 0)
         if size_bytes > USUAL_SETTINGS_BYTES:
             self._large[name] = size_bytes - USUAL_SETTINGS_BYTES
-        else:
-            self._large.pop(name, None)
+            self.large_bytes += self._large[name]
 
     def remove(self, name: str) -> None:
         """Forget a group; written as with ``put``."""
-        self._large.pop(name, None)
+        self._note_size(name, 0)
         self._table.remove(name, at_once=False)
         self._creations.removed(name)
         self._tables.want(self._table, name)

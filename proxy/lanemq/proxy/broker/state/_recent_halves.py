@@ -4,6 +4,7 @@ Most transactions end at once. What their ends need of the half message is still
 the log need not be read for it.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple, final
 
@@ -40,7 +41,7 @@ class RecentHalves:
         self._store = store
         self._when_finished = when_finished
         self._appended: list[Half] = []
-        self._stored: dict[int, Half] = {}
+        self._stored: OrderedDict[int, Half] = OrderedDict()
         self._bytes = 0
 
     def keep(self, half: Half) -> None:
@@ -59,8 +60,12 @@ class RecentHalves:
         while self._bytes > BYTES_MAX:
             self.take(next(iter(stored)))
 
-    def take(self, log_position: int) -> Half | None:
+    def find(self, log_position: int) -> Half | None:
         """Return the half message at a position; None where it is not here (any longer)."""
+        return self._stored.get(log_position)
+
+    def take(self, log_position: int) -> Half | None:
+        """Return the half message at a position as ``find``, and keep it no longer."""
         half = self._stored.pop(log_position, None)
         if half is not None:
             self._bytes -= half.size_bytes

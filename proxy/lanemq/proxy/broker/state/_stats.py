@@ -7,11 +7,12 @@ Source: RocketMQ 4.9.8, StoreStatsService (the broker's totals and its three rat
 BrokerStatsManager (topics and groups), BrokerStats (yesterday and today).
 """
 
-from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar, final
 
+from ...net._turns import LOOKS_OF_A_STEP, Steps
 from ._counter import SAMPLE_S, Counter
 
 K = TypeVar("K", bound=Hashable)
@@ -38,6 +39,9 @@ PUT_TIME_NAMES: Final = (
 
 # A counter takes some 2 KiB; a flood of names must not cost memory, so the oldest one goes.
 MAX_COUNTERS: Final = 10_000
+
+# Offsets of queues, of 100 bytes each, of all topics and groups.
+MAX_PULL_OFFSETS: Final = 400_000
 
 
 class _Totals(NamedTuple):
@@ -78,7 +82,8 @@ class BrokerStatistics:
         self._topics: dict[str, Counter] = {}
         self._groups: dict[tuple[str, str], Counter] = {}
         self._send_backs: dict[tuple[str, str], Counter] = {}
-        self._pull_offsets: dict[tuple[str, str], dict[int, int]] = {}
+        self._pull_offsets: OrderedDict[tuple[str, str], dict[int, int]] = OrderedDict()
+        self._pull_offsets_kept = 0
         self._put_mornings = (0, 0)  # yesterday's and today's
         self._get_mornings = (0, 0)
         self._samples: deque[_Totals] = deque(
@@ -131,9 +136,17 @@ class BrokerStatistics:
         offsets = self._pull_offsets.get(key)
         if offsets is None:
             if len(self._pull_offsets) >= MAX_COUNTERS:
-                del self._pull_offsets[next(iter(self._pull_offsets))]
+                self._forget_oldest_pull_offsets()
             offsets = self._pull_offsets[key] = {}
+        if queue_id not in offsets:
+            if self._pull_offsets_kept >= MAX_PULL_OFFSETS:
+                self._forget_oldest_pull_offsets()
+                offsets = self._pull_offsets.setdefault(key, {})  # it may have been the oldest
+            self._pull_offsets_kept += 1
         offsets[queue_id] = offset
+
+    def _forget_oldest_pull_offsets(self) -> None:
+        self._pull_offsets_kept -= len(self._pull_offsets.popitem(last=False)[1])
 
     def pull_offset(self, topic: str, group: str, queue_id: int) -> int:
         """Return the offset of the group's last pull of a queue since the start; -1 without any."""
@@ -150,8 +163,8 @@ class BrokerStatistics:
         counter.calls += 1
         counter.messages += 1
 
-    def sample(self, now_s: float, day: int) -> None:
-        """Take the samples that are due; call it once a second.
+    def sample(self, now_s: float, day: int) -> Steps[None]:
+        """Take the samples that are due; call it once a second, and do its steps.
 
         ``day`` is any number that changes at local midnight.
         """
@@ -165,14 +178,16 @@ class BrokerStatistics:
                 self.gets.messages,
             )
         )
-        if now_s - self._counters_sampled_s >= SAMPLE_S:
-            self._counters_sampled_s = now_s
-            for counter in self._counters():
-                counter.sample(now_s)
         if day != self._day:
             self._day = day
             self._put_mornings = (self._put_mornings[1], self.puts.messages)
             self._get_mornings = (self._get_mornings[1], self.gets.messages)
+        if now_s - self._counters_sampled_s >= SAMPLE_S:
+            self._counters_sampled_s = now_s
+            for number, counter in enumerate(self._counters(), 1):
+                counter.sample(now_s)
+                if number % LOOKS_OF_A_STEP == 0:
+                    yield None
 
     def put_tps(self) -> tuple[float, ...]:
         """Return the messages written per second, over the last 10, 60 and 600 seconds."""
@@ -221,11 +236,13 @@ class BrokerStatistics:
         for table in (self._groups, self._send_backs, self._pull_offsets):
             for key in [key for key in table if key[0] == topic]:
                 del table[key]
+        self._count_pull_offsets()
 
     def forget_group(self, group: str) -> None:
         for table in (self._groups, self._send_backs, self._pull_offsets):
             for key in [key for key in table if key[1] == group]:
                 del table[key]
+        self._count_pull_offsets()
 
     def put_time_quantile_ms(self, quantile: float) -> float:
         """Return the upper edge of the class in which ``quantile`` of the writes ended."""
@@ -239,18 +256,18 @@ class BrokerStatistics:
                 return float(min(edge_ms, self.put_time_max_ms))
         return float(self.put_time_max_ms)
 
+    def _count_pull_offsets(self) -> None:
+        self._pull_offsets_kept = sum(map(len, self._pull_offsets.values()))
+
     def _new(self, table: dict[K, Counter], key: K) -> Counter:
         if len(table) >= MAX_COUNTERS:
             del table[next(iter(table))]
         counter = table[key] = Counter(self._now_s)
         return counter
 
-    def _counters(self) -> Iterator[Counter]:
-        yield self.puts
-        yield self.gets
-        yield from self._topics.values()
-        yield from self._groups.values()
-        yield from self._send_backs.values()
+    def _counters(self) -> list[Counter]:
+        tables = (self._topics, self._groups, self._send_backs)
+        return [self.puts, self.gets, *(one for table in tables for one in table.values())]
 
     def _tps(self, count: Callable[[_Totals], int]) -> tuple[float, ...]:
         # The reference leaves a window out until it is full; its own tools cannot read that.

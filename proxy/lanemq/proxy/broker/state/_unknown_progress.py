@@ -1,11 +1,10 @@
 """The share of one address in progress that nobody can use yet: of groups that the broker does not
-know, in topics or queues that it does not have.
+know, in topics or queues that it does not have. ``ProgressRoom`` has a bound for all progress.
 
 Apache 4.9.8 keeps any such commit, and clients count on it: a topic may be created a moment later,
 and a tool may prepare a group. 5.3.3 refuses what it does not know. Offsets outlive the connection
 that brought them, are all in memory, and are written and answered together. So they are kept here
-up to a number; what a group has committed before, and what it commits in a queue that exists, is
-always taken.
+up to a number, far smaller than that of all; what a group has committed before is always taken.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from ...logical.rules._mapping import TopicMapping
 from ...net._loop_watch import asking_host
 from ...net.limits._quotas import PeerQuota
 from ._groups import Groups
+from ._progress_room import ProgressRoom
 from ._topics import STORED_NAME_BYTES_MAX, Topics
 
 OFFSETS_MAX: Final = 50_000
@@ -28,6 +28,8 @@ STAGE_GROUPS_MAX: Final = 64
 """Shadow groups of a known group, one for each of its strategies, whose offsets are not counted."""
 SWEEP_S: Final = 10.0
 """Seconds from one look at all of them to the next."""
+SWEEP_STEP: Final = 1000
+"""Offsets that one request looks at: some 2 ms."""
 
 _Key = tuple[str, str, int]
 
@@ -48,6 +50,8 @@ class UnknownProgress:
     ) -> None:
         """Take the tables; ``is_live`` tells whether a consumer of a group is connected."""
         self._offsets = offsets
+        self.room = ProgressRoom(offsets, now_s)
+        """The room of all progress, which keeps it."""
         self._groups = groups
         self._topics = topics
         self._mappings = mappings
@@ -58,9 +62,11 @@ class UnknownProgress:
         self._shadows: dict[str, set[str]] = {}
         """The first shadow groups of each known group that somebody committed for."""
         self._swept_s = float("-inf")
+        self._to_sweep: list[_Key] = []
 
     def check(self, group: str, topic: str, queue_id: int) -> None:
-        """Check that a commit of the client whose request is handled may be kept, and count it.
+        """Check that a commit of the client whose request is handled may be kept, and count it
+        where it is of something unknown.
 
         Raises ``Refused``: SYSTEM_ERROR for a name that is too long, and SYSTEM_BUSY beyond
         the share of the client's address. The broker's own work has no bounds.
@@ -68,6 +74,7 @@ class UnknownProgress:
         host = asking_host()
         if host is None or self._offsets.get(group, topic, queue_id) is not None:
             return
+        self.room.require()
         if self._has_queue(topic, queue_id) and self._knows_group(group):
             return
         _check_names(group, topic)
@@ -110,17 +117,20 @@ class UnknownProgress:
         return self._groups.get(group) is not None or self._is_live(group)
 
     def _sweep(self) -> None:
-        """Forget those that were deleted, or are known by now."""
+        """Forget those that were deleted, or are known by now: a step of them for each request
+        that finds no room.
+        """
         now_s = self._now_s()
-        if now_s - self._swept_s < SWEEP_S:
-            return
-        self._swept_s = now_s
-        for key, host in list(self._hosts.items()):
+        if not self._to_sweep:
+            if now_s - self._swept_s < SWEEP_S:
+                return
+            self._swept_s, self._to_sweep = now_s, list(reversed(self._hosts))
+        for key in self._to_sweep[: -SWEEP_STEP - 1 : -1]:
             group, topic, queue_id = key
             is_kept = self._offsets.get(*key) is not None
             if not is_kept or (self._has_queue(topic, queue_id) and self._knows_group(group)):
-                del self._hosts[key]
-                self._by_host.give_back(host)
+                self._by_host.give_back(self._hosts.pop(key))
+        del self._to_sweep[-SWEEP_STEP:]
 
 
 def _check_names(group: str, topic: str) -> None:

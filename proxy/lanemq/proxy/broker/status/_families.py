@@ -16,7 +16,7 @@ from lanemq.wire import is_system_group
 from lanemq.wire.kv import NamespaceStatus
 from lanemq.wire.logical import SegmentState
 
-from ...net.http._exposition import Family
+from ...net.http._exposition import Family, Samples
 from ...sessions.state._stages import SHADOW_PREFIX
 from ..context._context import BrokerContext
 from ._snapshot import BrokerStatus, StatusReader
@@ -24,7 +24,6 @@ from ._snapshot import BrokerStatus, StatusReader
 NODE: Final = ("cluster", "node_type", "node_id")
 OLD: Final = ("cluster", "broker")
 """The labels of rocketmq-exporter."""
-Samples = Iterator[tuple[tuple[str, ...], float]]
 
 
 @final
@@ -62,8 +61,9 @@ class BrokerFamilies:
         tables = broker.store.tables
         yield one("rocketmq_broker_permission", "4 read, 2 write.", broker.config.broker_permission)
         yield one("rocketmq_topic_number", "Topics.", len(tables.topics.configs))
-        groups = sum(not is_system_group(name) for name in tables.groups.names)
-        yield one("rocketmq_consumer_group_number", "Consumer groups.", groups)
+        yield Family(
+            "rocketmq_consumer_group_number", "Consumer groups.", NODE, self._group_number()
+        )
         yield one(
             "rocketmq_storage_size",
             "Bytes of the log.",
@@ -100,6 +100,13 @@ class BrokerFamilies:
         if status.refused is not None:
             yield one("lanemq_refused_total", "Requests that accounts forbid.", status.refused)
 
+    def _group_number(self) -> Samples:
+        count = 0
+        for name in self._broker.store.tables.groups.names:
+            count += not is_system_group(name)
+            yield 1
+        yield self._node, count
+
     def _topics(self) -> Iterator[Family]:
         statistics, node, old = self._broker.statistics, self._node, self._old
         topics, store = self._broker.store.tables.topics, self._broker.store
@@ -107,8 +114,7 @@ class BrokerFamilies:
         def put(read: Callable[[str], float | None]) -> Samples:
             for topic in topics.names:
                 value = read(topic)
-                if value is not None:
-                    yield (*node, topic), value
+                yield 1 if value is None else ((*node, topic), value)
 
         def messages(topic: str) -> float | None:
             counter = statistics.topic(topic)
@@ -123,6 +129,7 @@ class BrokerFamilies:
                 config = topics.get(topic)
                 queues = 0 if config is None else config.queue_count
                 end = sum(store.bounds(topic, queue)[1] for queue in range(queues))
+                yield 1 + queues
                 if end:
                     yield (*old, topic), end
 
@@ -140,30 +147,38 @@ class BrokerFamilies:
         broker, node, old = self._broker, self._node, self._old
         offsets, statistics = broker.store.tables.consumer_offsets, broker.statistics
 
-        def pairs() -> Iterator[tuple[str, str]]:
+        def pairs() -> Iterator[tuple[str, str] | None]:
             for group in broker.store.tables.groups.names:
-                for topic in sorted(offsets.topics_of(group)):
-                    if broker.topics.get(topic) is not None:
-                        yield topic, group
+                yield None
+                for topic in offsets.topics_of(group):
+                    yield None if broker.topics.get(topic) is None else (topic, group)
 
-        def lag(topic: str, group: str) -> int:
-            return sum(
-                max(0, broker.store.bounds(topic, queue)[1] - offset)
-                for queue, offset in offsets.queues(group, topic).items()
-            )
+        def of_queues(
+            labels: tuple[str, ...], number: Callable[[str, str, int, int], int]
+        ) -> Samples:
+            for pair in pairs():
+                if pair is None:
+                    yield 1
+                    continue
+                topic, group = pair
+                queues = offsets.queues(group, topic)
+                value = sum(number(topic, group, *queue) for queue in queues.items())
+                yield len(queues)
+                yield (*labels, topic, group), value
 
-        def in_flight(topic: str, group: str) -> int:
-            return sum(
-                max(0, statistics.pull_offset(topic, group, queue) - offset)
-                for queue, offset in offsets.queues(group, topic).items()
-            )
+        def lag(topic: str, group: str, queue: int, offset: int) -> int:
+            return max(0, broker.store.bounds(topic, queue)[1] - offset)
+
+        def in_flight(topic: str, group: str, queue: int, offset: int) -> int:
+            return max(0, statistics.pull_offset(topic, group, queue) - offset)
 
         def taken(of_bytes: bool) -> Samples:
-            for topic, group in pairs():
-                counter = statistics.group(topic, group)
-                if counter is not None:
-                    value = counter.size_bytes if of_bytes else counter.messages
-                    yield (*node, topic, group), value
+            for pair in pairs():
+                counter = None if pair is None else statistics.group(*pair)
+                if pair is None or counter is None:
+                    yield 1
+                else:
+                    yield (*node, *pair), counter.size_bytes if of_bytes else counter.messages
 
         both = (*NODE, "topic", "consumer_group")
         yield Family("rocketmq_messages_out_total", "Messages delivered.", both, taken(False))
@@ -172,22 +187,19 @@ class BrokerFamilies:
             "rocketmq_consumer_lag_messages",
             "Messages that are not consumed.",
             both,
-            (((*node, topic, group), lag(topic, group)) for topic, group in pairs()),
+            of_queues(node, lag),
         )
         yield Family(
             "rocketmq_consumer_inflight_messages",
             "Messages that were pulled and not committed.",
             both,
-            (((*node, topic, group), in_flight(topic, group)) for topic, group in pairs()),
+            of_queues(node, in_flight),
         )
         yield Family(
             "rocketmq_consumer_offset",
             "Sum of a group's offsets in a topic.",
             (*OLD, "topic", "group"),
-            (
-                ((*old, topic, group), sum(offsets.queues(group, topic).values()))
-                for topic, group in pairs()
-            ),
+            of_queues(old, lambda topic, group, queue, offset: offset),
         )
 
     def _members(self) -> Iterator[Family]:
@@ -197,9 +209,10 @@ class BrokerFamilies:
             "Members of a group.",
             (*NODE, "consumer_group"),
             (
-                ((*node, group), len(members.clients))
+                1
+                if (members := broker.clients.consumer_group(group)) is None
+                else ((*node, group), len(members.clients))
                 for group in broker.store.tables.groups.names
-                if (members := broker.clients.consumer_group(group)) is not None
             ),
         )
         yield Family(
@@ -207,22 +220,18 @@ class BrokerFamilies:
             "Members of a producer group.",
             (*NODE, "producer_group"),
             (
-                ((*node, group), sum(1 for _ in broker.clients.producers(group)))
-                for group in sorted(broker.clients.producer_groups())
+                ((*node, group), len(broker.clients.producers(group)))
+                for group in tuple(broker.clients.producer_groups())
             ),
         )
 
     def _own(self) -> Iterator[Family]:
         node, logical = self._node, self._broker.logical
-        offsets = self._broker.store.tables.consumer_offsets
-        states = Counter(
-            segment.state for mapping in logical.mappings.values() for segment in mapping.own()
-        )
         yield Family(
             "lanemq_logical_segments",
             "Segments of logical queues here, by their state.",
             (*NODE, "state"),
-            [((*node, state.value), states[state]) for state in SegmentState],
+            self._segments(),
         )
         counters = logical.counters
         for name, value in (
@@ -251,11 +260,26 @@ class BrokerFamilies:
             "lanemq_stage_offset",
             "Messages that count towards the stages of a group, by queue.",
             (*NODE, "topic", "consumer_group", "queue_id"),
-            (
-                ((*node, topic, group, str(queue)), record.stage_offset)
-                for group in self._broker.store.tables.groups.names
-                for topic in sorted(offsets.topics_of(SHADOW_PREFIX + group))
-                for queue in list(offsets.queues(SHADOW_PREFIX + group, topic))
-                if (record := self._broker.stages.record((group, topic, queue))) is not None
-            ),
+            self._stages(),
         )
+
+    def _segments(self) -> Samples:
+        states = Counter[SegmentState]()
+        for mapping in tuple(self._broker.logical.mappings.values()):
+            for segment in mapping.own():
+                states[segment.state] += 1
+                yield 1
+        for state in SegmentState:
+            yield (*self._node, state.value), states[state]
+
+    def _stages(self) -> Samples:
+        node, offsets = self._node, self._broker.store.tables.consumer_offsets
+        for group in self._broker.store.tables.groups.names:
+            yield 1
+            for topic in offsets.topics_of(SHADOW_PREFIX + group):
+                for queue in tuple(offsets.queues(SHADOW_PREFIX + group, topic)):
+                    record = self._broker.stages.record((group, topic, queue))
+                    if record is None:
+                        yield 1
+                    else:
+                        yield (*node, topic, group, str(queue)), record.stage_offset

@@ -78,9 +78,10 @@ class Recalls:
             out_ms = slot_time_ms(properties, self._now_ms(), self._config, topic=header.topic)
             assert out_ms is not None  # it was looked at before
             self._topics.ensure(SystemTopic.TIMER, queues=1)
-            put = self._writer.append_waiting_timed(message, out_ms)
+            with self._writer.recalls.place(out_ms, self._now_ms()):
+                put = self._writer.append_waiting_timed(message, out_ms)
         except Refused as error:
-            if error.code == ResponseCode.SERVICE_NOT_AVAILABLE:
+            if error.code in (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY):
                 raise
             remark = "recall failed, execute error"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error

@@ -6,6 +6,7 @@ TimerMessageStore.convert; RecallMessageProcessor.buildMessage.
 
 import random
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Final
 
 from lanemq.storage import NewMessage
@@ -104,7 +105,7 @@ def due_ms(message: StoredMessage, out_ms: int) -> int:
     if not any(name in properties for name in ASKING):
         return latest_ms
     if Property.TIMER_DELIVER_MS not in properties and Property.TIMER_ROLL_TIMES in properties:
-        return latest_ms  # it was stored again: the time of its first storing is not known any more
+        return latest_ms  # it was stored again: the time of its first storing is no longer known
     asked_ms = _deliver_ms(properties, message.store_timestamp_ms)
     return latest_ms if asked_ms is None else min(max(asked_ms, out_ms + 1), latest_ms)
 
@@ -158,6 +159,11 @@ def key_of(message: StoredMessage) -> str | None:
     """Return the value that a recall of a message has; None for one without a unique key."""
     key = message.properties.get(Property.UNIQ_KEY)
     return None if key is None else delete_key(message.properties.get(Property.REAL_TOPIC, ""), key)
+
+
+def key_digest(key: str) -> bytes:
+    """Return what is kept of the value of a recall, however long it is."""
+    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def handle_of(

@@ -1,13 +1,14 @@
 """Sends of messages with a timer: those that wait are put aside, with a handle to recall them."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Self, final
 
 from attrs import define
 
 from lanemq.storage import NewMessage, Put, Timers
 from lanemq.wire import SystemTopic
-from lanemq.wire.message import decode_properties
+from lanemq.wire.message import Property, decode_properties
 
 from ..context._context import BrokerContext
 from ..settings._config import BrokerConfig
@@ -49,20 +50,27 @@ class TimedSends:
         out_ms = self._slot_time_ms(properties, message.topic)
         if out_ms is None:
             return self._writer.append(message), None
-        put = self._writer.append_timed(message, out_ms)
+        with self._place(properties, out_ms):
+            put = self._writer.append_timed(message, out_ms)
         name = self._config.broker_name
         return put, handle_of(properties, topic=message.topic, broker_name=name, out_ms=out_ms)
 
     def append_again(self, message: NewMessage) -> Put:
         """Append a message that has waited for something else already; one with a timer is taken
         even where its queue takes none now. Raises as ``append``."""
-        out_ms = None
         if _MARK in message.properties:
             properties = decode_properties(message.properties.decode("utf-8", "replace"))
             out_ms = self._slot_time_ms(properties, message.topic)
-        if out_ms is None:
-            return self._writer.append(message)
-        return self._writer.append_waiting_timed(message, out_ms)
+            if out_ms is not None:
+                with self._place(properties, out_ms):
+                    return self._writer.append_waiting_timed(message, out_ms)
+        return self._writer.append(message)
+
+    def _place(self, properties: Mapping[str, str], out_ms: int) -> AbstractContextManager[None]:
+        """Return the place of a message that recalls another one; any other needs none."""
+        if Property.TIMER_DEL_UNIQKEY not in properties:
+            return nullcontext()
+        return self._writer.recalls.place(out_ms, self._now_ms())
 
     def _slot_time_ms(self, properties: Mapping[str, str], topic: str) -> int | None:
         """Return the time that a message is kept under; None for one that does not wait."""

@@ -23,6 +23,7 @@ from ._rules import (
     QUEUE_ID,
     delivered_message,
     due_ms,
+    key_digest,
     key_of,
     out_ms_of,
     recalled_key,
@@ -32,7 +33,7 @@ from ._rules import (
 LOGGER = get_logger("lanemq.proxy.broker.timers", by_peers=True)
 
 TURN: Final = 256
-"""Messages that are indexed in one turn of the loop."""
+"""Messages that are indexed in one turn of the loop, unless ``BATCH_BYTES`` of them end it."""
 
 
 @final
@@ -45,6 +46,7 @@ class TimerService:
     _now_ms: Callable[[], int]
     _store: Store
     _timers: Timers
+    _turn_bytes: int = field(default=0, init=False)
     task: DueTask = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -84,7 +86,7 @@ class TimerService:
             if timers.advance(now_ms):
                 await trio.lowlevel.checkpoint()
                 continue
-            if self._take_recalls():
+            if await self._take_recalls():
                 await trio.lowlevel.checkpoint()
                 continue
             taken = timers.delivery.take(now_ms, BATCH)
@@ -101,6 +103,7 @@ class TimerService:
         store = self._store
         while units := store.units(SystemTopic.TIMER, QUEUE_ID, self._next(), TURN):
             for unit in units:
+                await self._spend(unit.size_bytes)
                 try:
                     if not self._index_one(unit.log_position, unit.size_bytes):
                         return False
@@ -138,15 +141,23 @@ class TimerService:
             now_ms=self._now_ms(),
         )
 
-    def _take_recalls(self) -> bool:
+    async def _take_recalls(self) -> bool:
         """Read recalls of messages of this time; returns whether there were any."""
         recalls = self._timers.delivery.recalls(BATCH)
         for log_position, size_bytes in recalls:
+            await self._spend(size_bytes)
             message = self._due.read(log_position, size_bytes)
             key = None if message is None else recalled_key(message)
             if key is not None:
-                self._timers.delivery.recalled.add(key)
+                self._timers.delivery.recalled.add(key_digest(key))
         return bool(recalls)
+
+    async def _spend(self, size_bytes: int) -> None:
+        """Count a message to be read; ``BATCH_BYTES`` of them end the turn."""
+        self._turn_bytes += size_bytes
+        if self._turn_bytes >= BATCH_BYTES:
+            self._turn_bytes = 0
+            await trio.lowlevel.checkpoint()
 
     async def _deliver(self, taken: list[Taken]) -> None:
         """Deliver messages; those that could not be come again. Raises ``Refused``."""
@@ -172,7 +183,8 @@ class TimerService:
         if one.rolls:
             return rolled_message(message, enqueued_ms=one.enqueued_ms, now_ms=now_ms)
         recalled = self._timers.delivery.recalled
-        if recalled and key_of(message) in recalled:
+        key = key_of(message) if recalled else None
+        if key is not None and key_digest(key) in recalled:
             return None
         target = target_of(message)
         if target is None:

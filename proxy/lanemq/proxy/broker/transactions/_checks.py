@@ -24,6 +24,7 @@ from lanemq.wire.message import Property, StoredMessage, encode_message
 
 from ...acl import Rights, Sender, produces_as, sends_to
 from ...net._session import Session
+from ...net._turns import LOOKS_OF_A_STEP
 from ...sessions.state._clients import ClientRegistry
 from ...sessions.values._waiting import no_target, target_of
 from ..context._context import BrokerContext
@@ -34,6 +35,7 @@ from ..writing._writer import Writer
 from ._rules import (
     QUEUE_ID,
     CheckRules,
+    Passed,
     Treatment,
     asked_message,
     check_times,
@@ -41,13 +43,13 @@ from ._rules import (
     origin_of,
     renewed_message,
 )
-from ._table import BATCH, HALF, HalfTable
+from ._table import BATCH, BATCH_BYTES, HALF, HalfTable
 
 LOGGER = get_logger("lanemq.proxy.broker.transactions", by_peers=True)
 
-BATCH_BYTES: Final = 1 << 20
-"""Bytes of half messages, about, that are renewed in one turn of the loop."""
 HOUR_MS: Final = 3_600_000
+TRIED_MAX: Final = 64
+"""Members of a producer group of which one is looked for that may be asked about a half message."""
 
 
 @final
@@ -66,6 +68,10 @@ class Checks:
     _topics: Topics
     _writer: Writer
     _turn: int = field(init=False, default=0)
+    _rules: CheckRules | None = field(init=False, default=None)
+    _passed: dict[int, Passed] = field(init=False, factory=dict)
+    """Half messages that the last round has passed over, by the first of each stretch: one whose
+    producer asked for an hour is not read again in every round."""
     _checking: trio.Lock = field(init=False, factory=trio.Lock)
 
     @classmethod
@@ -100,6 +106,8 @@ class Checks:
                 await self._round()
             except Refused as error:
                 LOGGER.warning("transactions cannot be checked now: %s", error.remark)
+            while self._table.halves.advance():
+                await trio.lowlevel.checkpoint()
             self._table.keep()
 
     async def _round(self) -> None:
@@ -115,30 +123,49 @@ class Checks:
             times_max=config.transaction_check_max,
             reserved_ms=round(store.config.file_reserved_hours * HOUR_MS),
         )
+        before = self._passed if rules == self._rules else {}
+        self._rules, self._passed = rules, {}
+        looks = 0
         while offset < end:
-            units = store.units(HALF, QUEUE_ID, offset, min(BATCH, end - offset))
-            if not units:
-                return
-            offset, goes_on = self._batch(offset, units, rules)
-            if not goes_on:
-                return
+            passed = before.get(offset)
+            if passed is not None and passed.holds(now_ms=self._now_ms(), end=end):
+                self._passed[offset] = passed
+                offset, looks = passed.behind, looks + 1
+            else:
+                # Up to a place that stays the same, whatever ends in between.
+                count = min(BATCH - offset % BATCH, end - offset)
+                units = store.units(HALF, QUEUE_ID, offset, count)
+                if not units:
+                    return
+                offset, goes_on = self._batch(offset, units, rules, end)
+                if not goes_on:
+                    return
+                looks = LOOKS_OF_A_STEP
             offset = halves.next_open(offset)
-            await trio.lowlevel.checkpoint()
+            if looks >= LOOKS_OF_A_STEP:
+                looks = 0
+                await trio.lowlevel.checkpoint()
 
-    def _batch(self, offset: int, units: list[Unit], rules: CheckRules) -> tuple[int, bool]:
-        """Judge half messages from ``offset`` on; returns the next offset, and whether to
-        continue."""
+    def _batch(
+        self, offset: int, units: list[Unit], rules: CheckRules, end: int
+    ) -> tuple[int, bool]:
+        """Judge half messages from ``offset`` on, of a queue up to ``end``; returns the next
+        offset, and whether to continue."""
         table, now_ms = self._table, self._now_ms()
         then: list[Callable[[], None]] = []
         taken_bytes, goes_on = 0, True
+        passed: list[tuple[int, int]] = []
         for unit in units:
-            if table.halves.next_open(offset) != offset or offset in table.under_way:
+            is_ending = offset in table.under_way
+            if is_ending:
+                passed.append((offset, now_ms))  # it stays open where its end cannot be written
+            if is_ending or table.halves.next_open(offset) != offset:
                 offset += 1
                 continue
             half = table.read(unit)
             verdict = None
             if half is not None:
-                verdict = rules.judge(half, now_ms=now_ms)
+                verdict = rules.judge(half, now_ms=now_ms, end=end)
             if verdict is Treatment.WAIT or taken_bytes > BATCH_BYTES:
                 goes_on = verdict is not Treatment.WAIT
                 break
@@ -149,11 +176,17 @@ class Checks:
                 then.append(self._renew(half))
             elif verdict is Treatment.DISCARD:
                 then.append(self._discard(half))
+            else:
+                until_ms = rules.passed_until_ms(half, now_ms=now_ms)
+                passed.append((offset, now_ms if until_ms is None else until_ms))
             taken_bytes += unit.size_bytes
             offset += 1
         self._commit()
         for step in then:
             step()
+        if passed:
+            first, until_ms = passed[0][0], min(until_ms for _, until_ms in passed)
+            self._passed[first] = Passed(first, offset, since_ms=now_ms, until_ms=until_ms)
         return offset, goes_on
 
     def _renew(self, half: StoredMessage) -> Callable[[], None]:
@@ -238,12 +271,18 @@ class Checks:
 
     def _producer(self, group: str, topic: str) -> Session | None:
         """Return a producer of the group that may send to a topic now, each of them in turn."""
-        live = []
-        for one in self._clients.producers(group):
+        members = list(self._clients.producers(group))
+        full: Session | None = None
+        for _ in range(min(len(members), TRIED_MAX)):
+            self._turn += 1
+            one = members[self._turn % len(members)]
+            if one.session.closed:
+                continue
             rights = self._rights_of(one.sender, one.session.peer.host)
-            if not one.session.closed and rights.may(sends_to(topic), produces_as(group)):
-                live.append(one.session)
-        if not live:
-            return None
-        self._turn += 1
-        return live[self._turn % len(live)]
+            if rights.may(sends_to(topic), produces_as(group)):
+                # Half messages that others send under a group's name fill what its members have to
+                # read; the check counts, so one of them is asked in any case.
+                if one.session.has_room:
+                    return one.session
+                full = full or one.session
+        return full

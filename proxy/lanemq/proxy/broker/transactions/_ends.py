@@ -15,7 +15,14 @@ from attrs import define
 
 from lanemq.local import get_logger
 from lanemq.storage import NewMessage
-from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode, SysFlag
+from lanemq.wire import (
+    Refused,
+    RemoteProtocolError,
+    RequestCode,
+    ResponseCode,
+    SysFlag,
+    SystemTopic,
+)
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import EndTransaction, ResumeCheckHalfMessage
 from lanemq.wire.message import Property, StoredMessage, decode_offset_id
@@ -27,7 +34,7 @@ from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from ...sessions.values._results import DONE, Done
 from ...sessions.values._rights import RightsOf
-from ...sessions.values._touched import HALVES, owner_of, touched_by_reading
+from ...sessions.values._touched import HALVES, owner_of
 from ...sessions.values._waiting import no_target, target_of
 from ..context._context import BrokerContext
 from ..logical.traffic._delivery import Deliveries
@@ -53,6 +60,7 @@ LOGGER = get_logger("lanemq.proxy.broker.transactions", by_peers=True)
 NOT_FOUND: Final = "Find prepared transaction message failed"
 RESUME_FAILED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 ENDED_ALREADY: Final = "The transaction has ended already: this request has changed nothing"
+ASIDE: Final = SystemTopic.TRANSACTION_CHECK_MAX_TIME
 NOT_KNOWN: Final = 0
 """The state of a transaction whose producer does not know it yet."""
 
@@ -135,13 +143,14 @@ class Ends:
     def _recently(self, header: EndTransaction, rights: Rights) -> _Ended | None:
         """Return the half message that a request names, if it came a moment ago. Raises
         ``Refused`` for the lack of rights."""
-        half = self._recent.take(header.commit_log_offset)
+        half = self._recent.find(header.commit_log_offset)
         if half is None:
             return None
         offset = half.put.queue_offset
         if offset != header.tran_state_table_offset or group_of(half) != header.producer_group:
             return None
         rights.require(sends_to(half.topic), produces_as(header.producer_group))
+        self._recent.take(header.commit_log_offset)
         return _Ended(offset, offset, committed_at_hand(half))
 
     def _read(self, header: EndTransaction, rights: Rights) -> _Ended:
@@ -201,7 +210,11 @@ class Ends:
         return DONE if frame.is_oneway else self._flushes.answered(DONE, end)
 
     def resume(self, header: ResumeCheckHalfMessage, frame: Frame, session: Session) -> Done:
-        """Let a discarded half message be checked again, from the first time on."""
+        """Let a half message that was put aside be checked again, from the first time on.
+
+        What comes of it reaches consumers, so it takes the rights of an end. Java's tools name
+        the topic that it is for, or the one in which they found it. Raises ``Refused``.
+        """
         try:
             _, position = decode_offset_id(header.msg_id or "")
         except RemoteProtocolError as error:
@@ -210,7 +223,15 @@ class Ends:
         if discarded is None or discarded.topic not in HALVES:
             remark = f"{RESUME_FAILED} No half message lies at {position}."
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        self._rights(frame, session).require(*touched_by_reading(discarded))
+        owner, group = owner_of(discarded), property_of(discarded, Property.PGROUP)
+        members = () if group is None else (produces_as(group),)
+        self._rights(frame, session).require(sends_to(owner), *members)
+        if discarded.topic != ASIDE:
+            remark = f"{RESUME_FAILED} The half message at {position} was not put aside."
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        if header.topic and header.topic not in (owner, ASIDE):
+            remark = f"{RESUME_FAILED} The message at {position} is not one for {header.topic}."
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         target = target_of(discarded)
         if target is None:
             remark = f"{RESUME_FAILED} Of the message at {position}, {no_target(discarded)}."

@@ -29,6 +29,9 @@ QUEUE_ID: Final = 0
 OP_PROPERTIES: Final = b"TAGS\x01d\x02"
 """The tag of op messages, which says that a half message is done with."""
 OP_SEPARATOR: Final = b","
+BEHIND_MAX: Final = 1 << 22
+"""Half messages that may come behind one whose producer asked for time: for each of them the table
+of half messages keeps some nine bytes."""
 _CHECK_TIMES: Final = Property.TRANSACTION_CHECK_TIMES.encode()
 _ORIGIN: Final = Property.TRAN_PREPARED_QUEUE_OFFSET.encode()
 
@@ -65,21 +68,50 @@ class CheckRules:
     reserved_ms: int
     """The age at which the log's files go."""
 
-    def judge(self, half: StoredMessage, *, now_ms: int) -> Treatment:
-        """Judge a half message that was there when the round of checks began."""
+    def judge(self, half: StoredMessage, *, now_ms: int, end: int) -> Treatment:
+        """Judge a half message that was there when the round of checks began, with the queue's
+        ``end``."""
         age_ms = now_ms - half.born_timestamp_ms
         if check_times(half) >= self.times_max or age_ms > self.reserved_ms:
             return Treatment.DISCARD
-        immunity = property_of(half, Property.CHECK_IMMUNITY_TIME_IN_SECONDS)
-        if immunity is not None:
-            asked_s = _number(immunity, -1)
-            immune_ms = self.timeout_ms if asked_s == -1 else asked_s * 1000
-            if age_ms < 0:  # a client's clock is fast; this broker's own age of it counts
-                age_ms = now_ms - half.store_timestamp_ms
-            return Treatment.PASS if 0 <= age_ms < immune_ms else Treatment.CHECK
+        until_ms = self.passed_until_ms(half, now_ms=now_ms)
+        if until_ms is not None:
+            is_immune = now_ms < until_ms and end - half.queue_offset <= BEHIND_MAX
+            return Treatment.PASS if is_immune else Treatment.CHECK
         # One that was born later than now comes from a client whose clock is wrong, or from before
         # this broker's clock was set back.
         return Treatment.WAIT if 0 <= age_ms < self.timeout_ms else Treatment.CHECK
+
+    def passed_until_ms(self, half: StoredMessage, *, now_ms: int) -> int | None:
+        """Return the time at which a half message that is not checked too often is judged again,
+        that of now at the latest where it is due; None where its producer asked for no time."""
+        immunity = property_of(half, Property.CHECK_IMMUNITY_TIME_IN_SECONDS)
+        if immunity is None:
+            return None
+        asked_s = _number(immunity, -1)
+        immune_ms = self.timeout_ms if asked_s == -1 else asked_s * 1000
+        born_ms, stored_ms = half.born_timestamp_ms, half.store_timestamp_ms
+        if born_ms <= now_ms:
+            return min(born_ms + immune_ms, born_ms + self.reserved_ms + 1)
+        # A client's clock is fast; this broker's own age of it counts.
+        return min(stored_ms + immune_ms, born_ms) if stored_ms <= now_ms else now_ms
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Half messages that a round of checks has passed over together: from ``first``, which is one,
+    to before ``behind``. Times in milliseconds."""
+
+    first: int
+    behind: int
+    since_ms: int
+    until_ms: int
+
+    def holds(self, *, now_ms: int, end: int) -> bool:
+        """Return whether another round, by the same rules, passes over those that are still open;
+        the queue's ``end`` is as in ``judge``."""
+        return self.since_ms <= now_ms < self.until_ms and end - self.first <= BEHIND_MAX
 
 
 def check_times(half: StoredMessage) -> int:
@@ -165,7 +197,7 @@ def resumed_message(discarded: StoredMessage) -> NewMessage:
 
 
 def discarded_message(half: StoredMessage) -> NewMessage:
-    """Make the message that keeps a discarded half message, which is not checked any more."""
+    """Make the message that keeps a discarded half message, which is no longer checked."""
     topic = SystemTopic.TRANSACTION_CHECK_MAX_TIME
     return stored_again(half, topic, QUEUE_ID)
 

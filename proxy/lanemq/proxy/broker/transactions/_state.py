@@ -9,6 +9,8 @@ from array import array
 from collections.abc import Collection
 from typing import Final, final
 
+from ...net._turns import LOOKS_OF_A_STEP
+
 PAST_MAX: Final = 1 << 20
 """Half messages that are remembered though all before them have ended: an end that comes twice
 is recognised among these."""
@@ -123,14 +125,14 @@ class HalfMessages:
         self._advance()
 
     def discarded(self, offset: int, origin: int | None = None) -> None:
-        """Note a half message that is discarded: it is not checked any more."""
+        """Note a half message that is discarded: it is no longer checked."""
         if origin is not None:
             self._current.pop(origin, None)
         self._set(offset, Fate.DISCARDED)
         self._advance()
 
     def skip(self, offset: int) -> None:
-        """Note that the half messages before ``offset`` are not in the log any more."""
+        """Note that the half messages before ``offset`` are no longer in the log."""
         if offset > self.begin:
             del self._fates[: offset - self._first]
             self._first = self.begin = offset
@@ -151,16 +153,28 @@ class HalfMessages:
             self._fates.extend(bytes(missing))
         self._fates[index] = fate
 
+    def advance(self) -> bool:
+        """Pass over op messages that are no longer needed, a number of them at most; returns
+        whether there may be more.
+
+        The end of an old transaction, which millions may have come behind, frees all of theirs.
+        """
+        ops, index = self._ops, max(0, self.op_begin - self._op_first)
+        until = min(len(ops), index + LOOKS_OF_A_STEP)
+        begin = self.begin
+        while index < until and ops[index] < begin:
+            index += 1
+        self.op_begin = max(self.op_begin, self._op_first + index)
+        goes_on = index == until < len(ops)
+        if index > len(ops) // 2 and index <= len(ops):
+            del ops[:index]
+            self._op_first = self.op_begin
+        return goes_on
+
     def _advance(self) -> None:
         self.begin = self.next_open(self.begin)
         past = self.begin - self._first
         if past > 2 * self._past_max:
             del self._fates[: past - self._past_max]
             self._first = self.begin - self._past_max
-        ops, index = self._ops, max(0, self.op_begin - self._op_first)
-        while index < len(ops) and ops[index] < self.begin:
-            index += 1
-        self.op_begin = max(self.op_begin, self._op_first + index)
-        if index > len(ops) // 2 and index <= len(ops):
-            del ops[:index]
-            self._op_first = self.op_begin
+        self.advance()

@@ -1,6 +1,6 @@
 """The half messages of one broker: a table read from its store at the start, and kept since."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Self, final
 
 import trio
@@ -23,7 +23,9 @@ HALF: Final = SystemTopic.TRANSACTION_HALF
 OP: Final = SystemTopic.TRANSACTION_OP_HALF
 GROUP: Final = SystemGroup.TRANSACTION
 BATCH: Final = 64
-"""Messages of one turn of the loop."""
+"""Most messages of one turn of the loop."""
+BATCH_BYTES: Final = 1 << 20
+"""Bytes after which no other message is read in a turn."""
 READ_AGAIN: Final = 1 << 14
 """Messages of either queue that a start reads though the last broker was done with them: so an
 end that comes a second time after it is recognised."""
@@ -82,7 +84,7 @@ class HalfTable:
         offset = halves.op_next
         while units := store.units(OP, QUEUE_ID, offset, BATCH):
             end = store.bounds(HALF, QUEUE_ID)[1]
-            for unit in units:
+            for unit in _of_a_turn(units):
                 op = self.read(unit)
                 halves.ended(offset, [] if op is None else offsets_in(op, end))
                 offset += 1
@@ -93,7 +95,7 @@ class HalfTable:
         places: dict[tuple[str | None, ...], int] = {}  # what copies share -> the first place
         over: set[int] = set()
         while units := store.units(HALF, QUEUE_ID, offset, BATCH):
-            for unit in units:
+            for unit in _of_a_turn(units):
                 half = self.read(unit)
                 if half is not None:
                     origin = origin_of(half)
@@ -109,7 +111,7 @@ class HalfTable:
             await trio.lowlevel.checkpoint()
 
     def read(self, unit: Unit) -> StoredMessage | None:
-        """Return the message of a unit; None where it is damaged, or not in the log any more."""
+        """Return the message of a unit; None where it is damaged, or no longer in the log."""
         return self._found(unit.log_position, unit.has)
 
     def message_at(self, log_position: int) -> StoredMessage | None:
@@ -155,3 +157,13 @@ class HalfTable:
         for topic, offset in ((HALF, self.halves.begin), (OP, self.halves.op_begin)):
             if offset != (offsets.get(GROUP, topic, QUEUE_ID) or 0):
                 offsets.put(GROUP, topic, QUEUE_ID, offset)
+
+
+def _of_a_turn(units: Sequence[Unit]) -> Iterator[Unit]:
+    """Iterate over the units that one turn reads: the first, and more up to ``BATCH_BYTES``."""
+    taken_bytes = 0
+    for unit in units:
+        if taken_bytes > BATCH_BYTES:
+            return
+        taken_bytes += unit.size_bytes
+        yield unit

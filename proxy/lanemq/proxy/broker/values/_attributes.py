@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from lanemq.wire import INT64, LONG_MAX, Refused, ResponseCode, read_number
+from lanemq.wire import INT64, LONG_MAX, Refused, ResponseCode, listed, read_number
 from lanemq.wire.bodies import SubscriptionGroupConfig, TopicConfig
 
 ADD: Final = "+"
@@ -97,10 +97,10 @@ GROUP_ATTRIBUTES: Final[Mapping[str, Attribute]] = {}
 def parse_attributes(text: str) -> dict[str, str]:
     """Read changes, such as ``+message.type=FIFO,-reserve.time``; keys keep their sign.
 
-    Raises ``ValueError``.
+    Raises ``ValueError``, and ``Refused`` as ``lanemq.wire.listed``.
     """
     changes: dict[str, str] = {}
-    for part in text.split(",") if text else ():
+    for part in listed("attributes", text, ",") if text else ():
         key, separator, value = part.partition("=")
         if separator:
             if ADD not in key or not value:

@@ -54,6 +54,17 @@ QUICK_BYTES_MAX: Final = MAX_PROPERTIES_BYTES - _bytes_of(_BACK | _HALF | _TIMED
 """Properties of as many bytes leave room whatever they say."""
 
 
+def check_length(properties: str) -> None:
+    """Raise ``Refused`` (MESSAGE_ILLEGAL) for properties that no record has room for, before
+    anything in them is looked for: that takes as long as they are."""
+    if len(properties) > MAX_PROPERTIES_BYTES:
+        remark = (
+            f"the message is illegal: properties of {len(properties)} characters, at most "
+            f"{MAX_PROPERTIES_BYTES} bytes fit: move data into the body"
+        )
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+
 def check_room(
     topic: str,
     properties_bytes: int,

@@ -30,6 +30,7 @@ from ...logical.rules._gate import Gate, Key
 from ...logical.rules._mapping import TopicMapping
 from ...sessions.values._waiting import with_target
 from ..state._light_queues import LightQueues
+from ..state._recall_room import RecallRoom
 
 _LIGHTS = Property.INNER_MULTI_DISPATCH.encode()
 _DELAY = Property.DELAY.encode()
@@ -64,6 +65,8 @@ class Writer:
     ) -> None:
         self.delays_ms = parse_delay_levels(store.config.delay_levels)
         """The delays of levels 1, 2, ... in milliseconds."""
+        self.recalls = RecallRoom()
+        """The places of messages that recall others, in which these are appended."""
         self._lights = lights
         self._put = store.put
         self._check_target = store.check_target
@@ -189,7 +192,7 @@ class Writer:
     def _put_for(self, topic: str, message: NewMessage, *, is_half: bool = False) -> Put:
         """Put a message that is, or waits, for ``topic``, with the places in light queues that it
         will need there."""
-        if _LIGHTS not in message.properties:
+        if message.properties.find(_LIGHTS) < 0:  # `in` makes an error first, in Python 3.11
             return self._put(message)
         put, is_new = partial(self._put, message), not message.was_taken
         return self._lights.put(topic, message.properties, put, is_new=is_new, is_half=is_half)

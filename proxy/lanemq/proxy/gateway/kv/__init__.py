@@ -25,14 +25,21 @@ from ._keys import (
     make_upstream_keys,
     open_upstream_keys,
 )
+from ._known import FILE, LOGS, KnownLog
 from ._namespaces import KeyNamespaces
-from ._queue import LogQueue, NotYet, Pulled, Stored, TooLong
+from ._partition import MEMORY_BYTES_MAX, kept_bytes
+from ._queue import LogQueue, NoAccount, NotYet, Pulled, Stored, TooLong
 from ._requests import KeyRequests, claims_answer
+from ._topics import BROKER_PERMISSION, may_write
 from ._upstream import asks_for_account
 from ._watch import KeyChange, KeyEntry, KeyWatch
 
 __all__ = [
+    "BROKER_PERMISSION",
     "CALL_S",
+    "FILE",
+    "LOGS",
+    "MEMORY_BYTES_MAX",
     "PREFIX",
     "SNAPSHOTS",
     "KeyChange",
@@ -41,7 +48,9 @@ __all__ = [
     "KeyRequests",
     "KeyWatch",
     "KeysUnavailable",
+    "KnownLog",
     "LogQueue",
+    "NoAccount",
     "NotYet",
     "PartitionStatus",
     "Pulled",
@@ -50,7 +59,9 @@ __all__ = [
     "UpstreamKeys",
     "asks_for_account",
     "claims_answer",
+    "kept_bytes",
     "make_keys",
     "make_upstream_keys",
+    "may_write",
     "open_upstream_keys",
 ]

@@ -54,6 +54,9 @@ class Candidates(Protocol):
     async def create(self, broker: str) -> None:
         """Create the topic at a broker, where it may be."""
 
+    async def is_writable(self, broker: str) -> bool:
+        """Return whether a broker is open for new topics, as a drained one is not."""
+
 
 def marked(mark: str, *, identity: str = "") -> bytes:
     """Return the properties of a mark; one that begins a log has the identity of its namespace."""
@@ -102,7 +105,8 @@ async def chosen(
         begun = [name for name, state in states.items() if state is LogState.BEGUN]
         if not begun:
             known = ""
-            await _begin(candidates, queues, _fresh(states, topic, named), partitions, rng)
+            broker = await _fresh(candidates, states, topic, named)
+            await _begin(candidates, queues, broker, partitions, rng)
         elif begun[0] != known:
             known = begun[0]
             continue
@@ -136,7 +140,9 @@ def only(kept: list[str], topic: str) -> str:
     return kept[0]
 
 
-def _fresh(states: Mapping[str, LogState], topic: str, named: str | None) -> str:
+async def _fresh(
+    candidates: Candidates, states: Mapping[str, LogState], topic: str, named: str | None
+) -> str:
     """Return the broker at which to begin a log. Raises ``NotYet``."""
     if not states:
         raise NotYet("no master of any broker is registered now")
@@ -148,4 +154,10 @@ def _fresh(states: Mapping[str, LogState], topic: str, named: str | None) -> str
             f"topic {topic}, a log of keys, has ended at all brokers that are registered now. If "
             "those are all, delete it there"
         )
-    return named if named in fresh else fresh[0]
+    for name in [named] if named in fresh else fresh:
+        if await candidates.is_writable(name):
+            return name
+    raise NotYet(
+        f"topic {topic}, a log of keys, can begin at no broker: {name} is drained, or its "
+        "brokerPermission is without writing"
+    )

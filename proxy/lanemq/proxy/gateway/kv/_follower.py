@@ -14,8 +14,9 @@ import trio
 from lanemq.local import get_logger
 from lanemq.wire import RemoteProtocolError
 
+from ._known import OtherLog
 from ._partition import Applied, LastRecord, PartitionState
-from ._queue import LogQueue, NotYet, Pulled
+from ._queue import LogQueue, NoAccount, NotYet, Pulled
 from ._snapshots import read_snapshots
 
 LOGGER: Final = get_logger("lanemq.proxy.gateway.kv", by_peers=True)
@@ -23,6 +24,8 @@ PULL_WAIT_S: Final = 15.0
 """Seconds that a pull waits for a record."""
 PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 """Seconds before the next try after so many that failed in a row."""
+OTHER_S: Final = 10.0
+"""Seconds until a log that is not the one that is known is read again."""
 SHRUNK_S: Final = 3.0
 """Seconds for which a queue has to be shorter than what was read of it before its state is made
 again: a broker that has just become the master may still be reading its log."""
@@ -61,9 +64,11 @@ class Follower:
         """The event that is set when something more is applied."""
         self.on_news: list[Callable[[], None]] = []
         """Callbacks for the same."""
+        self.check: Callable[[str], None] = lambda _: None
+        """Checks the identity of the log that was read to its end. Raises ``OtherLog``."""
         self.opened = trio.Event()
         """Set when the state has been brought up to the end of the log; another one after that
-        was broken."""
+        was broken, or its broker began to ask for an account."""
         self.end = 0
         """The end of the queue by the last answer."""
         self.why = "it is being read"
@@ -93,8 +98,13 @@ class Follower:
             except NotYet as error:
                 self._is_sure = False
                 self.why = str(error)
+                if isinstance(error, NoAccount):
+                    self._close()  # whoever may read the log now, not everybody may
                 if not failures:
                     LOGGER.warning("the log of keys %s cannot be read now: %s", self._name, error)
+                if isinstance(error, OtherLog):
+                    self._restart()
+                    await trio.sleep(OTHER_S)
                 await self._pause(failures)
                 failures += 1
             except LogBroken as error:
@@ -133,7 +143,8 @@ class Follower:
                 )
             kept.apply(records, trio.current_time(), self._applied, writer=self._writer)
             await trio.lowlevel.checkpoint()
-        if kept.next >= self.end and not self.opened.is_set():
+        if kept.next >= self.end:
+            self.check(kept.state.meta.identity)
             self.opened.set()
         self.why = ""
         self._tell()
@@ -196,9 +207,13 @@ class Follower:
         self.kept = PartitionState(*self._place)
         self._is_sure = False
         self.end = 0
+        self._close()
+        self._is_loaded = False
+
+    def _close(self) -> None:
+        """Let nothing be read until the end of the log has been seen again."""
         if self.opened.is_set():
             self.opened = trio.Event()
-        self._is_loaded = False
 
     def _tell(self) -> None:
         news, self.news = self.news, trio.Event()

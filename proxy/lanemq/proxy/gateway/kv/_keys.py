@@ -7,7 +7,7 @@ entries, in the order of one log.
 
 import os
 import random
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Final, NamedTuple, final
@@ -28,6 +28,7 @@ from lanemq.wire.kv import (
     partition_of,
 )
 
+from ._known import KnownLog
 from ._located import LocatedQueue, LogLocation
 from ._log import PartitionLog
 from ._queue import LogQueue
@@ -86,11 +87,14 @@ class UpstreamKeys:
         writers: Sequence[SnapshotWriter],
         *,
         timeout_s: float = TIMEOUT_S,
+        places: Sequence[LogLocation] = (),
     ) -> None:
+        """``places`` are where the logs are, and their snapshots."""
         self.logs = logs
         self.writers = writers
         """The writers of snapshots, by partition."""
         self._timeout_s = timeout_s
+        self._places = places
 
     async def run(self) -> None:
         """Follow the logs, and write snapshots, until cancelled."""
@@ -99,6 +103,8 @@ class UpstreamKeys:
                 nursery.start_soon(log.run)
             for writer in self.writers:
                 nursery.start_soon(writer.run)
+            for place in self._places:
+                nursery.start_soon(place.keep_noted)
 
     def log_of(self, name: bytes) -> PartitionLog:
         """Return the partition of a key."""
@@ -108,6 +114,12 @@ class UpstreamKeys:
         """Return an entry as far as this proxy knows; None where there is none."""
         entry = read_entry(self.log_of(name).state, name)
         return None if entry is None else KeyEntry(entry.value, entry.version)
+
+    def position_of(self, name: bytes) -> int:
+        """Return the number of records of the log up to the one that put an entry, as far as this
+        proxy knows; 0 where there is none."""
+        entry = read_entry(self.log_of(name).state, name)
+        return 0 if entry is None else entry.revision
 
     async def read(self, name: bytes) -> KeyEntry | None:
         """Return an entry with all writes that were answered before the call, by any proxy.
@@ -187,8 +199,11 @@ def make_keys(
     namespace: str,
     timeout_s: float = TIMEOUT_S,
     rng: random.Random | None = None,
+    places: Sequence[LogLocation] = (),
+    birth: Callable[[], str] = str,
 ) -> UpstreamKeys:
-    """Make keys over given queues: for each partition its log, and its snapshots."""
+    """Make keys over given queues: for each partition its log, and its snapshots. ``birth`` is the
+    identity with which they begin, empty for any."""
     rng = rng or random.Random(os.urandom(8))
     # No client can have this id: the log is the change feed, where everybody reads it.
     writer = f"{OWNER_MARK}{rng.getrandbits(64):016x}"
@@ -197,7 +212,7 @@ def make_keys(
     async def identity_of(number: int) -> str:
         """Return a new identity, and for any partition but the first that of the first."""
         if not number:
-            return f"{rng.getrandbits(64):016x}"
+            return birth() or f"{rng.getrandbits(64):016x}"
         while not (identity := logs[0].state.meta.identity) or logs[0].state.meta.deleted:
             await logs[0].follower.news.wait()
         return identity
@@ -216,7 +231,7 @@ def make_keys(
         for number, (queue, kept) in enumerate(zip(queues, snapshots, strict=True))
     )
     writers = [SnapshotWriter(log, kept, rng) for log, kept in zip(logs, snapshots, strict=True)]
-    return UpstreamKeys(logs, writers, timeout_s=timeout_s)
+    return UpstreamKeys(logs, writers, timeout_s=timeout_s, places=places)
 
 
 def make_upstream_keys(
@@ -228,9 +243,17 @@ def make_upstream_keys(
     partitions: int = 1,
     broker: str | None = None,
     timeout_s: float = TIMEOUT_S,
+    known: KnownLog | None = None,
 ) -> UpstreamKeys:
     """Make the keys of a namespace, whose log is the topic ``prefix + namespace``."""
-    log = LogLocation(client, admin, prefix + namespace, queues=partitions, broker=broker)
+    log = LogLocation(
+        client,
+        admin,
+        prefix + namespace,
+        queues=partitions,
+        broker=broker,
+        known=known,
+    )
     beside = LogLocation(
         client,
         admin,
@@ -243,7 +266,16 @@ def make_upstream_keys(
         [LocatedQueue(location, number) for number in range(partitions)]
         for location in (log, beside)
     )
-    return make_keys(queues, snapshots, namespace=namespace, timeout_s=timeout_s)
+    keys = make_keys(
+        queues,
+        snapshots,
+        namespace=namespace,
+        timeout_s=timeout_s,
+        places=(log, beside),
+        birth=lambda: known.birth if known is not None else "",
+    )
+    keys.logs[0].follower.check = log.check
+    return keys
 
 
 @asynccontextmanager

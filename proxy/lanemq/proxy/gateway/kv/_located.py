@@ -2,17 +2,32 @@
 
 import os
 import random
-from typing import final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, final
 
 import trio
 
+from lanemq.local import get_logger
 from lanemq.sdk import RemotingClient
 from lanemq.sdk.admin import AdminClient
 
 from ._choice import LogSplit, chosen
+from ._known import KnownLog, OtherLog
 from ._queue import NotYet, Pulled
-from ._topics import ClusterCandidates, create_log, find_log, note_broker, noted_broker
+from ._topics import (
+    ClusterCandidates,
+    create_log,
+    find_log,
+    note_again,
+    note_broker,
+    noted_broker,
+)
 from ._upstream import UpstreamBroker, UpstreamQueue
+
+LOGGER: Final = get_logger("lanemq.proxy.gateway.kv", by_peers=True)
+NOTED_S: Final = 5.0
+"""Seconds between two looks whether all name servers know the broker of a log."""
 
 
 @final
@@ -32,16 +47,22 @@ class LogLocation:
         queues: int,
         broker: str | None,
         beside: "LogLocation | None" = None,
+        known: KnownLog | None = None,
     ) -> None:
-        """A new log is begun at ``broker``; a topic ``beside`` a log is made where that is."""
+        """A new log is begun at ``broker``; a topic ``beside`` a log is made where that is.
+        ``known`` is what this proxy knows of the log."""
         self._client = client
         self._admin = admin
         self.topic = topic
         self._queues = queues
+        self._candidates = ClusterCandidates(client, admin, topic, queues=queues, known=known)
+        self._known = known
         self._named = broker
         self._beside = beside
         self._found: UpstreamBroker | None = None
         self._is_fixed = False
+        self._is_read = False
+        self._said: dict[str, str] = {}
         self._looking = trio.Lock()
 
     async def broker(self) -> UpstreamBroker:
@@ -52,7 +73,8 @@ class LogLocation:
             return self._found
 
     async def _look(self) -> UpstreamBroker:
-        broker = await noted_broker(self._client, self._admin, self.topic)
+        noted = await noted_broker(self._client, self._admin, self.topic)
+        broker = noted if self._known is None else self._known.check_broker(noted)
         if broker is None:
             try:
                 broker = await self._chosen()
@@ -61,8 +83,16 @@ class LogLocation:
             # The name servers know it before there is anything in the log that counts.
             await note_broker(self._admin, self.topic, broker)
         place = await find_log(self._client, self._admin, self.topic, broker=broker)
+        known = self._known
+        if place is None and noted is None and known is not None and known.expected() is not None:
+            raise NotYet(
+                f"no name server lists topic {self.topic} at broker {broker}, which had it: "
+                f"{known.way_on}"
+            )
         if place is None or place.queues < self._queues:
-            await create_log(self._admin, self.topic, queues=self._queues, broker=broker)
+            await create_log(
+                self._admin, self.topic, queues=self._queues, broker=broker, known=known
+            )
             raise NotYet(f"topic {self.topic}, the log of keys, is being created")
         return UpstreamBroker(self._client, self._admin, broker)
 
@@ -73,21 +103,77 @@ class LogLocation:
             found = await find_log(self._client, self._admin, self.topic)
             return (await self._beside.broker()).name if found is None else found.broker
         return await chosen(
-            ClusterCandidates(self._client, self._admin, self.topic, queues=self._queues),
+            self._candidates,
             self.topic,
             partitions=self._queues,
             named=self._named,
             rng=random.Random(os.urandom(8)),
         )
 
+    def check(self, birth: str) -> None:
+        """Check the log that was read there; see ``KnownLog``. Where it is another one, its broker
+        is looked for again. Raises ``OtherLog``."""
+        if self._known is None or self._found is None:
+            return
+        try:
+            self._known.check(birth, self._found.name)
+        except OtherLog:
+            self._found, self._is_fixed, self._is_read = None, False, False
+            raise
+
     def fix(self) -> None:
-        """Note that a record of the log was seen at the broker."""
-        self._is_fixed = True
+        """Note that a record of the log was seen at the broker, just now."""
+        self._is_fixed = self._is_read = True
 
     def failed(self) -> None:
         """Note that the broker has not the log, or cannot be reached."""
+        self._is_read = False
         if not self._is_fixed:
             self._found = None
+
+    def taken(self) -> None:
+        """Note that the broker took a record: what is hardly ever read is noted again by this."""
+        self._is_read = self._is_fixed
+
+    @property
+    def is_read(self) -> bool:
+        """True while the broker answers, and has the log; of a topic beside one, which is hardly
+        ever read, only while that is read."""
+        return self._is_read and (self._beside is None or self._beside.is_read)
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Note where a request to the broker fails. Raises what the block raises."""
+        try:
+            yield
+        except NotYet:
+            self.failed()
+            raise
+
+    async def keep_noted(self) -> None:
+        """See to it that all name servers know the broker, until cancelled.
+
+        Where all have lost their tables, a proxy that starts while that broker is not registered
+        yet would begin another log. Nothing is noted while the broker does not answer: the log may
+        be gone for good, and deleted at the name servers.
+        """
+        while True:
+            await trio.sleep(NOTED_S)
+            found = self._found
+            if found is None or not self.is_read:
+                continue
+            others = await note_again(self._client, self._admin, self.topic, found.name)
+            for server, broker in others.items():
+                if self._said.get(server) != broker:
+                    self._said[server] = broker
+                    LOGGER.critical(
+                        "topic %s, a log of keys, is followed at broker %s, and name server %s "
+                        "says that it is at %s: proxies that start would follow another log",
+                        self.topic,
+                        found.name,
+                        server,
+                        broker,
+                    )
 
 
 @final
@@ -101,22 +187,22 @@ class LocatedQueue:
 
     async def pull(self, offset: int, *, wait_s: float) -> Pulled:
         queue = await self._at()
-        try:
+        with self._place.asked():
             pulled = await queue.pull(offset, wait_s=wait_s)
-        except NotYet:
-            self._place.failed()
-            raise
         if pulled.end:
             self._place.fix()
         return pulled
 
     async def append(self, body: bytes, properties: bytes) -> None:
         queue = await self._at()
-        await queue.append(body, properties)
+        with self._place.asked():
+            await queue.append(body, properties)
+        self._place.taken()
 
     async def end(self) -> int:
         queue = await self._at()
-        return await queue.end()
+        with self._place.asked():
+            return await queue.end()
 
     async def _at(self) -> UpstreamQueue:
         broker = await self._place.broker()

@@ -4,6 +4,7 @@ A namespace is there for all proxies once its topic is. Every proxy looks for ne
 seconds, and for the topic of a namespace that is asked for at once.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
@@ -22,6 +23,8 @@ from lanemq.wire.kv import (
     namespace_problem,
 )
 
+from ...net.limits._quotas import HOST_SHARE, has_share
+from ...net.limits._rotation import Rotation
 from ._choice import LogSplit
 from ._keys import CALL_S, PREFIX, UpstreamKeys, make_upstream_keys
 from ._queue import NotYet
@@ -33,6 +36,10 @@ LOOK_S: Final = 5.0
 MISSING_S: Final = 1.0
 """Seconds for which a namespace that is missing is not looked for again."""
 MISSING_MAX: Final = 1000
+BUSY: Final = (
+    "clients at {} ask for more namespaces of keys than can wait to be looked for; try again in a "
+    "moment"
+)
 
 
 @final
@@ -58,7 +65,8 @@ class KeyNamespaces:
         """Namespace -> its keys."""
         self.on_opened: list[Callable[[UpstreamKeys], None]] = []
         """Callbacks for a namespace that is followed from now on."""
-        self._looking = trio.Lock()
+        self._turns = Rotation[trio.Event]()
+        self._made = Counter[str]()
         self._missing: dict[str, float] = {}
         """Namespace that was looked for -> the time until which it counts as missing."""
 
@@ -88,11 +96,14 @@ class KeyNamespaces:
             except Refused as error:
                 LOGGER.warning("namespace %s of keys is not served: %s", namespace, error.remark)
 
-    async def open(self, namespace: str, *, partitions: int | None = None) -> UpstreamKeys:
-        """Return the keys of a namespace; with ``partitions`` it is created if it is missing.
+    async def open(
+        self, namespace: str, *, partitions: int | None = None, host: str | None = None
+    ) -> UpstreamKeys:
+        """Return the keys of a namespace for a client at ``host``, or for the proxy itself; with
+        ``partitions`` it is created if it is missing.
 
         Raises ``Refused``: INVALID_PARAMETER, KV_NAMESPACE_NOT_EXIST, SERVICE_NOT_AVAILABLE while
-        the cluster does not say where it is.
+        the cluster does not say where it is, SYSTEM_BUSY beyond the shares of an address.
         """
         found = self.opened.get(namespace)
         if found is not None:
@@ -100,12 +111,36 @@ class KeyNamespaces:
         problem = namespace_problem(namespace)
         if problem is not None:
             raise Refused(ResponseCode.INVALID_PARAMETER, problem)
+        self._check_missing(namespace, partitions)
+        if not self._turns.has_room(host):
+            raise Refused(ResponseCode.SYSTEM_BUSY, BUSY.format(host))
+        turn = trio.Event()
+        self._turns.put(host, turn)
+        self._begin_turns()
+        try:
+            await turn.wait()
+            found = self.opened.get(namespace)
+            if found is not None:
+                return found
+            self._check_missing(namespace, partitions)
+            return await self._open(namespace, partitions, host)
+        finally:
+            if turn.is_set():
+                self._turns.done(host)
+            else:
+                self._turns.discard(host, turn)
+            self._begin_turns()
+
+    def _begin_turns(self) -> None:
+        while (begun := self._turns.next()) is not None:
+            begun[1].set()
+
+    def _check_missing(self, namespace: str, partitions: int | None) -> None:
+        """Raises ``Refused`` for one that was found missing a moment ago, and is not created."""
         if partitions is None and self._missing.get(namespace, 0.0) > trio.current_time():
             raise self._no_namespace(namespace)
-        async with self._looking:
-            return self.opened.get(namespace) or await self._open(namespace, partitions)
 
-    async def _open(self, namespace: str, partitions: int | None) -> UpstreamKeys:
+    async def _open(self, namespace: str, partitions: int | None, host: str | None) -> UpstreamKeys:
         topic = self._prefix + namespace
         try:
             with trio.fail_after(CALL_S):
@@ -113,6 +148,10 @@ class KeyNamespaces:
         except (NotYet, LogSplit, trio.TooSlowError) as error:
             remark = f"namespace {namespace} of keys is not open yet: {error}"
             raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, remark) from error
+        opened = self.opened.get(namespace)
+        if opened is not None:  # by another look meanwhile
+            return opened
+        creates = found is None and partitions is not None
         if found is not None:
             partitions = found.queues
         elif partitions is None and namespace != DEFAULT_NAMESPACE:
@@ -125,6 +164,8 @@ class KeyNamespaces:
                 f"{namespace} would be more"
             )
             raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+        if creates and host is not None:
+            self._check_share(namespace, count, host)
         if self._nursery is None:
             raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "the proxy is starting or stopping")
         keys = self.opened[namespace] = make_upstream_keys(
@@ -140,6 +181,20 @@ class KeyNamespaces:
         for tell in self.on_opened:
             tell(keys)
         return keys
+
+    def _check_share(self, namespace: str, count: int, host: str) -> None:
+        """Note partitions that a client makes. Raises ``Refused`` beyond the share of its address,
+        since the start."""
+        held = self._made[host]
+        free = PARTITIONS_MAX - sum(len(keys.logs) for keys in self.opened.values())
+        if not has_share(held + count - 1, free - count + 1, HOST_SHARE):
+            remark = (
+                f"clients at {host} have made {held} of the {PARTITIONS_MAX} namespaces, or "
+                f"partitions of them, that a proxy has at most; {namespace} would be more than "
+                "their share"
+            )
+            raise Refused(ResponseCode.SYSTEM_BUSY, remark)
+        self._made[host] += count
 
     def _note_missing(self, namespace: str) -> None:
         if len(self._missing) >= MISSING_MAX:

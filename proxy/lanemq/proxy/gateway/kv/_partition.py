@@ -21,12 +21,15 @@ from lanemq.storage.kv import (
     LogRecord,
     MemoryTable,
     Outcome,
+    Status,
     encode_row,
     operation_record,
     taken,
 )
+from lanemq.wire.kv import OpType
 from lanemq.wire.message import decode_properties, encode_properties
 
+from ...sessions.keys._checks import SHRINKING
 from ._log_time import LogTime
 from ._queue import Stored
 
@@ -35,6 +38,19 @@ RECENT_BYTES_MAX: Final = 8 << 20
 RECORD_COSTS: Final = 256
 """Bytes that a record takes besides its body."""
 
+MEMORY_BYTES_MAX: Final = 128 << 20
+"""Bytes of the entries of a partition, about, beyond which proxies add none."""
+ENTRY_COSTS: Final = 200
+STRANGE_BYTES_MAX: Final = 2 * MEMORY_BYTES_MAX
+"""Bytes beyond which no record adds anything: no proxy has written it. Whoever may write to the
+upstream topic could otherwise fill the memory of all proxies."""
+AHEAD_MS_MAX: Final = 10 * 365 * 86_400_000
+"""Milliseconds by which a record's time may be ahead of the broker's clock at its storing: clocks
+that are set make some, and no number of 15 digits is one."""
+
+_AT_ANY_SIZE: Final = SHRINKING - {OpType.COMPACT}
+"""Operations that count beyond it. A compaction makes no entries fewer, and earlier versions pass
+over it there: all proxies make the same of a log."""
 SNAPSHOT_PROPERTY: Final = "kv_snapshot"
 """Property of a record that says that a snapshot was written: how many records are in it."""
 
@@ -43,7 +59,9 @@ _NUMBER: Final = re.compile("[0-9]{1,18}").fullmatch
 
 WriteKey = tuple[str, int]
 """The id of a writer, and the number of the write."""
-Applied = Callable[[WriteKey, Outcome], None]
+Applied = Callable[[WriteKey, Outcome, LogRecord | None], None]
+"""Takes the outcome of a write, and the record that its result is of; None for one before those
+that are known."""
 
 
 @final
@@ -60,6 +78,11 @@ class LastRecord(msgspec.Struct, frozen=True, array_like=True):
         digest.update(stored.body)
         digest.update(stored.properties)
         return cls(stored.offset, digest.digest())
+
+
+def kept_bytes(meta: KvMeta) -> int:
+    """Return the bytes of memory that a partition takes, about."""
+    return meta.entry_bytes + (meta.entries + 2 * meta.leases) * ENTRY_COSTS
 
 
 def snapshot_property(position: int) -> bytes:
@@ -111,7 +134,8 @@ class PartitionState:
     ) -> None:
         """Begin with the rows of a snapshot, or with an empty state."""
         self._place = partition, partitions
-        self.state = KvState(kept if kept is not None else self._empty(0))
+        self._table = kept if kept is not None else self._empty(0)
+        self.state = KvState(self._table)
         self.recent = RecentLog()
         self.time = LogTime()
         self._last: Stored | None = None
@@ -150,6 +174,11 @@ class PartitionState:
             self.time.told(told_ms, told_stored_ms, now_s)
 
     @property
+    def rows_bytes(self) -> int:
+        """Bytes of memory that the rows of the state take, about."""
+        return self._table.size_bytes
+
+    @property
     def next(self) -> int:
         """The offset of the record to apply next."""
         return self.state.meta.next
@@ -164,14 +193,14 @@ class PartitionState:
         """
         until_s = perf_counter() + TURN_S
         told = []
-        for stored in taken(until_s, records):
+        for stored in taken(until_s, records, lambda: self.state.is_enough):
             assert stored.offset == self.next, "records are applied one after another"
-            # Only a record that tells the log's time moves it.
-            record = operation_record(stored.offset, 0, stored.body, stored.properties)
+            record = self._record(stored)
             if self.state.meta.deleted and record.identity:
                 # A namespace that was deleted begins again with the record of a new identity.
                 self.state.write()
-                self.state = KvState(self._empty(stored.offset))
+                self._table = self._empty(stored.offset)
+                self.state = KvState(self._table)
             outcome = self.state.apply(record)
             if record.time_ms:
                 self.time.told(record.time_ms, stored.stored_ms, now_s)
@@ -182,10 +211,29 @@ class PartitionState:
             self._last = stored
             self._count(stored, record.time_ms)
             if record.client:
-                told.append(((record.client, record.sequence), outcome))
+                done = self._done_by(record, outcome)
+                told.append(((record.client, record.sequence), outcome, done))
         self.state.write()
-        for key, outcome in told:
-            applied(key, outcome)
+        for write in told:
+            applied(*write)
+
+    def _done_by(self, record: LogRecord, outcome: Outcome) -> LogRecord | None:
+        position = outcome.answer.position
+        if outcome.status is not Status.REPEATED or position == record.position:
+            return record
+        begin, end = self.recent.bounds()
+        return self.recent.read(position, 1)[0] if begin <= position < end else None
+
+    def _record(self, stored: Stored) -> LogRecord:
+        """Read a record. What no proxy writes is as one without an operation, at every proxy."""
+        # Only a record that tells the log's time moves it.
+        record = operation_record(stored.offset, 0, stored.body, stored.properties)
+        if record.time_ms > max(0, stored.stored_ms) + AHEAD_MS_MAX:
+            return operation_record(stored.offset, 0, b"", b"")
+        grows = record.op_type not in _AT_ANY_SIZE and bool(record.body)
+        if grows and kept_bytes(self.state.meta) > STRANGE_BYTES_MAX:
+            return operation_record(stored.offset, 0, b"", b"")
+        return record
 
     def _count(self, stored: Stored, time_ms: int) -> None:
         """Count what a start would have to read, and note a snapshot."""

@@ -10,6 +10,10 @@ class NotYet(Exception):  # noqa: N818 - says what happened
     """
 
 
+class NoAccount(NotYet):
+    """The broker asks for an account, which the proxy has not."""
+
+
 class NoSuchTopic(NotYet):
     """The broker has no topic of this name now."""
 

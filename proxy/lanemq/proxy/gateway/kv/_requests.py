@@ -118,44 +118,44 @@ class KeyRequests:
     # Reads
 
     async def _get(self, header: KvGet, frame: Frame, session: Session) -> KvResult:
-        await self._passed(header)
+        await self._passed(header, session)
         return self._pages.get(header)
 
     async def _multi_get(self, header: KvMultiGet, frame: Frame, session: Session) -> KvResult:
-        await self._passed(header)
+        await self._passed(header, session)
         return await _result(self._pages.multi_get(header, frame, session))
 
     async def _scan(self, header: KvScan, frame: Frame, session: Session) -> KvResult:
         if header.snapshot in (None, NEW):
-            await self._passed(header)
+            await self._passed(header, session)
         return await _result(self._pages.scan(header, frame, session))
 
     async def _range(self, header: KvRange, frame: Frame, session: Session) -> KvResult:
-        await self._passed(header)
+        await self._passed(header, session)
         return await _result(self._ranges.range(header, frame, session))
 
     async def _watch(self, header: KvWatch, frame: Frame, session: Session) -> KvResult:
-        await self._passed_by_position(header)
+        await self._passed_by_position(header, session)
         return await _result(self._watches.watch(header, frame, session))
 
     async def _follow(self, header: KvFollow, frame: Frame, session: Session) -> KvResult:
-        await self._passed_by_position(header)
+        await self._passed_by_position(header, session)
         return await _result(self._watches.follow(header, frame, session))
 
-    async def _passed_by_position(self, header: KvWatch | KvFollow) -> None:
+    async def _passed_by_position(self, header: KvWatch | KvFollow, session: Session) -> None:
         """Wait only where another proxy is further than this one."""
-        keys = await self._namespaces.open(header.namespace)
+        keys = await self._namespaces.open(header.namespace, host=session.peer.host)
         log = partition_of_keys(keys, header.namespace, header.partition, header.partitions)
         if header.position > log.state.meta.next:
-            await self._passed(header)
+            await self._passed(header, session)
 
     async def _leases(self, header: KvLeases, frame: Frame, session: Session) -> KvResult:
-        await self._passed(header)
+        await self._passed(header, session)
         return await _result(self._lease_reads.leases(header, frame, session))
 
-    async def _passed(self, header: _Read) -> None:
+    async def _passed(self, header: _Read, session: Session) -> None:
         """Wait until the proxy has applied all that was in the log when the call began."""
-        keys = await self._namespaces.open(header.namespace)
+        keys = await self._namespaces.open(header.namespace, host=session.peer.host)
         log = partition_of_keys(keys, header.namespace, header.partition, header.partitions)
         if isinstance(header, (KvGet, KvMultiGet)) and header.consistency == "local":
             return
@@ -174,7 +174,7 @@ class KeyRequests:
                     if not log.state.meta.deleted
                 ]
             )
-        keys = await self._namespaces.open(header.namespace)
+        keys = await self._namespaces.open(header.namespace, host=session.peer.host)
         numbers = range(len(keys.logs))
         if header.partition is not None:
             partition_of_keys(keys, header.namespace, header.partition, header.partitions)
@@ -207,7 +207,8 @@ class KeyRequests:
         checked = checked_write(header, frame.body)
         creates = header.create_at is not None
         partitions = header.partitions if creates else None
-        keys = await self._namespaces.open(header.namespace, partitions=partitions)
+        host = session.peer.host
+        keys = await self._namespaces.open(header.namespace, partitions=partitions, host=host)
         log = partition_of_keys(keys, header.namespace, header.partition, header.partitions)
         why = log.follower.why
         with trio.move_on_after(ANSWER_S) as scope:

@@ -4,20 +4,21 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple, final
 
+import trio
+
 from lanemq.local import get_logger
 from lanemq.sdk import LanemqError, NoRoute, RemotingClient
 from lanemq.sdk.admin import AdminClient
-from lanemq.wire import ProtocolError
+from lanemq.wire import Permission, ProtocolError
 from lanemq.wire.bodies import MASTER_ID, RouteData, TopicConfig
 
 from ._choice import LogState, only, state_of
+from ._known import LOGS, KnownLog
 from ._queue import LogQueue, NotYet
-from ._upstream import CALL_S, UpstreamBroker, UpstreamQueue, reason_of
+from ._upstream import CALL_S, UpstreamBroker, UpstreamQueue, refusal
 
 LOGGER: Final = get_logger("lanemq.proxy.gateway.kv", by_peers=True)
-LOGS: Final = "LANEMQ_LOGS"
-"""The namespace of the name servers' own table that has the broker of each log. A proxy that starts
-while that broker is down must not take the log for one that was never made."""
+BROKER_PERMISSION: Final = "brokerPermission"
 
 
 class LogBroker(NamedTuple):
@@ -104,6 +105,29 @@ async def noted_broker(client: RemotingClient, admin: AdminClient, topic: str) -
     return found[0]
 
 
+async def note_again(
+    client: RemotingClient, admin: AdminClient, topic: str, broker: str
+) -> Mapping[str, str]:
+    """Have each name server keep the broker of a log that keeps none, as one that has lost its
+    table; returns those that keep another one, with that."""
+    others = dict[str, str]()
+    for server in admin.name_servers:
+        one = AdminClient(client, [server], timeout_s=CALL_S)
+        with suppress(LanemqError, ProtocolError):  # one that is down now is asked again
+            told = await one.value(LOGS, topic)
+            if told is None:
+                await one.put_value(LOGS, topic, broker)
+                LOGGER.warning(
+                    "name server %s had lost that topic %s, a log of keys, is at broker %s",
+                    server,
+                    topic,
+                    broker,
+                )
+            elif told != broker:
+                others[server] = told
+    return others
+
+
 async def note_broker(admin: AdminClient, topic: str, broker: str) -> None:
     """Have all name servers keep the broker of a log. Raises ``NotYet``."""
     try:
@@ -141,16 +165,25 @@ class ClusterCandidates:
     have heard of others."""
 
     def __init__(
-        self, client: RemotingClient, admin: AdminClient, topic: str, *, queues: int
+        self,
+        client: RemotingClient,
+        admin: AdminClient,
+        topic: str,
+        *,
+        queues: int,
+        known: KnownLog | None = None,
     ) -> None:
         self._client = client
         self._admin = admin
         self._topic = topic
         self._queues = queues
+        self._known = known
         self._masters: dict[str, str] = {}
+        self._same_since_s = 0.0
 
     async def queues(self) -> Mapping[str, LogQueue]:
         client, admin = self._client, self._admin
+        before, self._masters = self._masters, {}  # a look that fails is one without masters
         found, having = dict[str, str](), set[str]()
         for server in admin.name_servers:
             one = AdminClient(client, [server], timeout_s=CALL_S)
@@ -159,6 +192,8 @@ class ClusterCandidates:
         if missing := having - found.keys():
             raise NotYet(f"broker {min(missing)} has topic {self._topic}, and no master now")
         self._masters = found
+        if found != before:
+            self._same_since_s = trio.current_time()
         return {
             name: UpstreamQueue(UpstreamBroker(client, admin, name, address), self._topic, 0)
             for name, address in found.items()
@@ -166,20 +201,43 @@ class ClusterCandidates:
 
     async def create(self, broker: str) -> None:
         address = self._masters[broker]
+        if self._known is not None:
+            self._known.check_begin(trio.current_time() - self._same_since_s)
         await _create(self._admin, self._topic, self._queues, broker, address)
 
+    async def is_writable(self, broker: str) -> bool:
+        try:
+            return may_write(await self._admin.config(self._masters[broker]))
+        except (LanemqError, ProtocolError) as error:
+            raise refusal(error) from error
 
-async def create_log(admin: AdminClient, topic: str, *, queues: int, broker: str) -> None:
-    """Create a log at a broker. Raises ``NotYet``.
+
+def may_write(config: Mapping[str, str]) -> bool:
+    """Return whether a broker has its own permission to write: without it, all its topics are
+    registered as read-only, those that are made later, too (BrokerController.registerBrokerAll)."""
+    told = config.get(BROKER_PERMISSION, "")
+    return not told.isdecimal() or bool(int(told[:9]) & Permission.WRITE)
+
+
+async def create_log(
+    admin: AdminClient, topic: str, *, queues: int, broker: str, known: KnownLog | None = None
+) -> None:
+    """Create a log at a broker. Raises ``NotYet``, which names the way on where the broker is gone:
+    that of a log that proxies keep as ``known`` has a step more.
 
     Proxies that do it at once do the same, and it changes nothing the second time.
     """
     address = (await _masters(admin)).get(broker)
     if address is None:
+        way_on = (
+            f". If it is gone for good, with all keys in it: mqadmin deleteKvConfig -s {LOGS} "
+            f"-k {topic}"
+            if known is None
+            else f": {known.way_on}"
+        )
         raise NotYet(
             f"topic {topic}, a log of keys, is at broker {broker}, of which no master is registered"
-            f" now. If it is gone for good, with all keys in it: mqadmin deleteKvConfig -s {LOGS} "
-            f"-k {topic}"
+            f" now{way_on}"
         )
     await _create(admin, topic, queues, broker, address)
 
@@ -190,4 +248,4 @@ async def _create(admin: AdminClient, topic: str, queues: int, broker: str, addr
         config = TopicConfig(topic, read_queue_nums=queues, write_queue_nums=queues)
         await admin.put_topic(address, config)
     except (LanemqError, ProtocolError) as error:
-        raise NotYet(reason_of(error)) from error
+        raise refusal(error) from error

@@ -22,7 +22,7 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.message import decode_messages
 
-from ._queue import NoSuchTopic, NotYet, Pulled, Stored, TooLong
+from ._queue import NoAccount, NoSuchTopic, NotYet, Pulled, Stored, TooLong
 
 GROUP: Final = "CID_RMQ_SYS_LANEMQ_KEYS"
 """The group of the pulls. Brokers know groups with this prefix without having been told of them,
@@ -58,14 +58,16 @@ TAKEN: Final = frozenset(
 pulled: a controller's brokers give out only what their replicas have."""
 
 
-def reason_of(error: Exception) -> str:
+def refusal(error: Exception) -> NotYet:
     """Return why a broker refused a request of the proxy itself."""
     if isinstance(error, RefusedByBroker) and asks_for_account(error.code, error.remark):
-        return (
+        return NoAccount(
             f"{error}: the cluster has accounts, and a proxy has none. Start proxies without "
             "--logical and --keys there: requests of clients pass as they are signed"
         )
-    return str(error)
+    if isinstance(error, RefusedByBroker) and error.code == ResponseCode.TOPIC_NOT_EXIST:
+        return NoSuchTopic(str(error))
+    return NotYet(str(error))
 
 
 def asks_for_account(code: int, remark: str | None) -> bool:
@@ -149,7 +151,7 @@ class UpstreamQueue:
         frame = await self._asked(code, header, accept=PULL_CODES, wait_s=longer_s)
         try:
             answer = PullMessageResponse.from_fields(frame.fields)
-            found = decode_messages(frame.body) if frame.code == FOUND else []
+            found = decode_messages(frame.body, asked=PULLED_MAX) if frame.code == FOUND else []
         except ProtocolError as error:
             raise NotYet(f"an answer of broker {self._broker.name} is damaged: {error}") from error
         records = [
@@ -183,7 +185,7 @@ class UpstreamQueue:
         except RefusedByBroker as error:
             if error.code == ResponseCode.MESSAGE_ILLEGAL:
                 raise TooLong(str(error)) from error
-            raise NotYet(reason_of(error)) from error
+            raise refusal(error) from error
 
     async def end(self) -> int:
         header = GetMaxOffset(self._topic, self._queue_id)
@@ -200,5 +202,4 @@ class UpstreamQueue:
         try:
             return await self._broker.ask(code, header, accept=accept, wait_s=wait_s)
         except RefusedByBroker as error:
-            is_missing = error.code == ResponseCode.TOPIC_NOT_EXIST
-            raise (NoSuchTopic if is_missing else NotYet)(reason_of(error)) from error
+            raise refusal(error) from error

@@ -57,6 +57,14 @@ class KeyWatch:
         await trio.lowlevel.checkpoint()
         return self._found.popleft()
 
+    def told(self) -> list[KeyChange]:
+        """Return the next changes that are there already; none where all were returned."""
+        for number in range(len(self._logs)):
+            self._look(number)
+        found = list(self._found)
+        self._found.clear()
+        return found
+
     def _look(self, number: int) -> None:
         log = self._logs[number].follower
         if not log.opened.is_set():
@@ -74,6 +82,8 @@ class KeyWatch:
                 limit=LIMIT,
             )
         if changes is None:
+            if place is not kept:  # the log was broken: its versions may be given to other values
+                self._seen[number] = dict.fromkeys(self._seen[number], -1)
             self._compare(number, kept.state)
             self._places[number] = kept, kept.next, 0
             return

@@ -5,19 +5,55 @@
 ``AddedRequests`` in what clients ask of added brokers.
 """
 
-from ._added import AddedRequests, Passed, Split
-from ._order import QueueOrder, SeenQueue, added_name, added_number, extended
-from ._orders import LOG_PREFIX, NAMESPACE, QueueOrders
+from ._added import AddedRequests, Passed, Split, heartbeat_groups, topic_of_body
+from ._changes import change_order, position_of, version_of
+from ._growth import extended
+from ._moved import PARTS_MAX, MovedQueue, Part
+from ._order import (
+    QueueOrder,
+    SeenQueue,
+    added_name,
+    added_number,
+    sorts_before_added,
+)
+from ._orders import LOG_PREFIX, NAMESPACE, TOPICS, QueueOrders
 from ._port import PortQueues
-from ._requests import READS
-from ._route import PROXIED, queues_told, seen_route
+from ._reasons import unreadable, unserved
+from ._requests import (
+    BROKER_FIELDS,
+    BY_NAME,
+    EMPTY,
+    FIELDS,
+    IDS,
+    NO_GROUPS,
+    POSITIONS,
+    PULLS,
+    READS,
+    SENDS,
+)
+from ._route import OWN_PREFIX, PROXIED, may_have_order, queues_told, seen_route, with_gone
+from ._tags import broker_of, tag_of
 
 __all__ = [
+    "BROKER_FIELDS",
+    "BY_NAME",
+    "EMPTY",
+    "FIELDS",
+    "IDS",
     "LOG_PREFIX",
     "NAMESPACE",
+    "NO_GROUPS",
+    "OWN_PREFIX",
+    "PARTS_MAX",
+    "POSITIONS",
     "PROXIED",
+    "PULLS",
     "READS",
+    "SENDS",
+    "TOPICS",
     "AddedRequests",
+    "MovedQueue",
+    "Part",
     "Passed",
     "PortQueues",
     "QueueOrder",
@@ -26,7 +62,19 @@ __all__ = [
     "Split",
     "added_name",
     "added_number",
+    "broker_of",
+    "change_order",
     "extended",
+    "heartbeat_groups",
+    "may_have_order",
+    "position_of",
     "queues_told",
     "seen_route",
+    "sorts_before_added",
+    "tag_of",
+    "topic_of_body",
+    "unreadable",
+    "unserved",
+    "version_of",
+    "with_gone",
 ]

@@ -25,7 +25,7 @@ from ..rewrites import with_fields, with_id_position
 from ._bodies import queues_in
 from ._order import ADDED_PREFIX, Run, SeenQueue, added_number
 from ._orders import QueueOrders
-from ._port import LONG_BYTES, PIECES_MAX
+from ._port import LONG_BYTES
 from ._requests import (
     BODIES,
     BROKER_FIELDS,
@@ -44,7 +44,7 @@ from ._tags import broker_of
 Code = RequestCode
 _ID_DIGITS: Final = 11
 _POSITION_DIGITS: Final = 19
-_QUEUES_MAX: Final = PIECES_MAX // 2  # each has a name to find, and what is before it
+_QUEUES_MAX: Final = 100  # of a body that are looked at in one turn of the loop
 
 Groups = Mapping[str, Sequence[str]]
 """The groups of a client, with the topics of each."""
@@ -110,7 +110,7 @@ class AddedRequests:
         if code in BY_TOPIC:
             return self._named(self._run(fields.get("topic", "")).broker, frame)
         if code in {Code.QUERY_ASSIGNMENT, Code.CHECK_CLIENT_CONFIG}:
-            return self._named(self._run(_topic_of_body(frame)).broker, frame)
+            return self._named(self._run(topic_of_body(frame)).broker, frame)
         if code == Code.GET_CONSUMER_LIST_BY_GROUP:
             return self._of_group(frame, groups.get(fields.get("consumerGroup", ""), ()))
         if code in PLAIN:
@@ -157,15 +157,7 @@ class AddedRequests:
 
         Raises ``Refused`` for one that cannot be read.
         """
-        check_body(frame, is_json=True)
-        try:
-            groups = HeartbeatData.decode(frame.body).consumer_data_set
-        except RemoteProtocolError as error:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"a heartbeat: {error}") from None
-        return replace(frame, body=NO_GROUPS), {
-            one.group_name: tuple(each.topic for each in one.subscription_data_set)
-            for one in groups
-        }
+        return replace(frame, body=NO_GROUPS), heartbeat_groups(frame)
 
     def _of_queue(self, frame: Frame, topic_field: str, id_field: str) -> Passed:
         topic = frame.fields.get(topic_field, "")
@@ -209,9 +201,11 @@ class AddedRequests:
     def _of_group(self, frame: Frame, topics: Iterable[str]) -> Passed:
         """Return a request for the members of a group, who are all at the broker of each topic."""
         for topic in topics:
-            run = self._run_of(topic)
-            if run is not None:
-                return self._named(run.broker, frame)
+            order = self._orders.of(topic)
+            run = None if order is None else order.run_at(self._number)
+            if order is not None and run is not None:
+                moved = order.moved_at(run.broker, run.start)  # its broker may be gone
+                return self._named(run.broker if moved is None else moved.last.broker, frame)
         raise Refused(
             ResponseCode.SERVICE_NOT_AVAILABLE,
             f"no heartbeat over this connection names a topic of the group that has queues at "
@@ -292,7 +286,19 @@ class _Parts:
             yield broker, head + b",".join(texts) + tail
 
 
-def _topic_of_body(frame: Frame) -> str:
+def heartbeat_groups(frame: Frame) -> dict[str, tuple[str, ...]]:
+    """Return the groups in a heartbeat, each with its topics. Raises ``Refused``."""
+    check_body(frame, is_json=True)
+    try:
+        groups = HeartbeatData.decode(frame.body).consumer_data_set
+    except RemoteProtocolError as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"a heartbeat: {error}") from None
+    return {
+        one.group_name: tuple(each.topic for each in one.subscription_data_set) for one in groups
+    }
+
+
+def topic_of_body(frame: Frame) -> str:
     """Return the topic that a body names. Raises ``Refused``."""
     check_body(frame, is_json=True)
     try:

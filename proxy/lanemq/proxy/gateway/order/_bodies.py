@@ -1,8 +1,9 @@
 """Names of queues in JSON bodies, replaced. All pure.
 
 A queue is an object of ``topic``, ``brokerName`` and ``queueId``, also as the key of a table, and
-``offset`` besides for clients in C++. All else stays as it is. Bodies come in pieces, so that a
-long one can be made in several turns of the event loop.
+``offset`` besides for clients in C++. All else stays as it is, an object with more than nine blanks
+between two words among it. Bodies come in pieces, so that a long one can be made in several turns
+of the event loop: each piece takes a millisecond or two at most, whatever the body is.
 """
 
 import re
@@ -15,12 +16,16 @@ from ._order import SeenQueue
 
 _TEXT: Final = rb'"([^"\\]{0,255})"'
 _MEMBER: Final = (
-    rb'(?:"brokerName"\s*:\s*"[^"\\]{0,255}"|"topic"\s*:\s*"[^"\\]{0,255}"'
-    rb'|"queueId"\s*:\s*-?\d{1,10}|"offset"\s*:\s*-?\d{1,20})'
+    rb'(?:"brokerName"\s{0,9}:\s{0,9}"[^"\\]{0,255}"|"topic"\s{0,9}:\s{0,9}"[^"\\]{0,255}"'
+    rb'|"queueId"\s{0,9}:\s{0,9}-?\d{1,10}|"offset"\s{0,9}:\s{0,9}-?\d{1,20})'
 )
-_OBJECT: Final = rb"\{\s*" + _MEMBER + rb"(?:\s*,\s*" + _MEMBER + rb"){2,3}\s*\}"
+_OBJECT: Final = rb"\{\s{0,9}" + _MEMBER + rb"(?:\s{0,9},\s{0,9}" + _MEMBER + rb"){2,3}\s{0,9}\}"
 _QUEUE: Final = re.compile(_OBJECT)
-_ENTRY: Final = re.compile(rb"(" + _OBJECT + rb")(\s*:\s*\{[^{}]{0,1000}\})")
+_ENTRY: Final = re.compile(rb"(" + _OBJECT + rb")(\s{0,9}:\s{0,9}\{[^{}]{0,1000}\})")
+_ENTRY_BYTES: Final = 4096
+"""More than any of these takes."""
+LOOK_BYTES: Final = 16 << 10
+"""The bytes in which one step looks for the next."""
 _BROKER: Final = re.compile(rb'("brokerName"\s*:\s*)' + _TEXT)
 _TOPIC: Final = re.compile(rb'"topic"\s*:\s*' + _TEXT)
 _QUEUE_ID: Final = re.compile(rb'("queueId"\s*:\s*)(-?\d{1,10})')
@@ -38,7 +43,10 @@ def with_queues(body: bytes, rename: Rename) -> bytes:
 def renamed_pieces(body: bytes, rename: Rename) -> Iterator[bytes]:
     """Iterate over the pieces of ``with_queues``, some for each queue."""
     at = 0
-    for match in _QUEUE.finditer(body):
+    for match in _found(_QUEUE, body):
+        if match is None:
+            yield b""
+            continue
         yield body[at : match.start()]
         at = match.end()
         yield _renamed(match[0], rename)[0]
@@ -52,12 +60,9 @@ def queues_in(body: bytes, rename: Rename) -> Iterator[tuple[str | None, bytes]]
     Raises ``RemoteProtocolError`` where something else is between them.
     """
     at = 0
-    for match in _QUEUE.finditer(body):
-        between = body[at : match.start()]
+    for match in _joined(_QUEUE, body, "list of queues"):
         if not at:
-            yield None, between
-        elif between.strip() != b",":
-            raise RemoteProtocolError(f"byte {at}: no list of queues goes on there")
+            yield None, body[: match.start()]
         at = match.end()
         text, broker = _renamed(match[0], rename)
         yield broker, text
@@ -72,12 +77,10 @@ def chosen_pieces(body: bytes, rename: Rename, name: str, *, has_rates: bool) ->
     Raises ``RemoteProtocolError`` where something else is between them.
     """
     at, is_first = 0, True
-    for match in _ENTRY.finditer(body):
-        between = body[at : match.start()]
+    for match in _joined(_ENTRY, body, "table of queues"):
         if not at:
-            yield between if has_rates else _RATE.sub(rb"\g<1>0.0", between)
-        elif between.strip() != b",":
-            raise RemoteProtocolError(f"byte {at}: no table of queues goes on there")
+            head = body[: match.start()]
+            yield head if has_rates else _RATE.sub(rb"\g<1>0.0", head)
         at = match.end()
         text, broker = _renamed(match[1], rename)
         if broker == name:
@@ -87,6 +90,27 @@ def chosen_pieces(body: bytes, rename: Rename, name: str, *, has_rates: bool) ->
             yield b""
     rest = body[at:]
     yield rest if has_rates else _RATE.sub(rb"\g<1>0.0", rest)
+
+
+def _joined(pattern: re.Pattern[bytes], body: bytes, what: str) -> Iterator[re.Match[bytes]]:
+    """Iterate over what is found in a body, with a comma between two. Raises
+    ``RemoteProtocolError`` where something else is there, or very much before and behind them."""
+    at = 0
+    for match in _found(pattern, body):
+        if match is None or (at and body[at : match.start()].strip() != b","):
+            raise RemoteProtocolError(f"byte {at}: no {what} goes on there")
+        yield match
+        at = match.end()
+
+
+def _found(pattern: re.Pattern[bytes], body: bytes) -> Iterator[re.Match[bytes] | None]:
+    """Iterate over what is found in a body, and None where a step finds nothing, and is not the
+    last one."""
+    at, end = 0, LOOK_BYTES
+    while (match := pattern.search(body, at, end)) is not None or end < len(body):
+        yield match
+        at = end - _ENTRY_BYTES if match is None else match.end()
+        end = at + LOOK_BYTES
 
 
 def _renamed(text: bytes, rename: Rename) -> tuple[bytes, str]:

@@ -5,9 +5,8 @@ same at every proxy, and outlive all of them. A topic gets its order once its qu
 same for a while, since brokers come one by one when they start, and when a topic is created.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 import trio
 
@@ -16,16 +15,17 @@ from lanemq.wire import RemoteProtocolError
 from lanemq.wire.bodies import RouteData
 
 from ..kv import SNAPSHOTS, KeysUnavailable, KeyWatch, PartitionStatus, TooLong, UpstreamKeys
+from ._growth import extended, why_not_kept
 from ._order import (
     QueueOrder,
     SeenQueue,
     decode_behind,
     encode_behind,
-    extended,
     sorts_before_added,
 )
-from ._reasons import begin_again, unseen
-from ._route import OWN_PREFIX, has_order, may_have_order, queues_told
+from ._reasons import begin_again, say_added, unreadable, unseen
+from ._route import OWN_PREFIX, has_order, may_have_order, queues_told, queues_written
+from ._settling import SettlingTopics
 
 LOGGER: Final = get_logger("lanemq.proxy.gateway", by_peers=True)
 
@@ -38,21 +38,7 @@ RECORD_S: Final = 2.0
 """Seconds that a question for a route waits until new queues have a place in the order."""
 AGAIN_S: Final = 5.0
 """Seconds after a failure during which no question waits for that."""
-SETTLING_MAX: Final = 10_000
-"""Most topics that settle at the same time; others wait until these have an order."""
-FORGOTTEN_S: Final = 120.0
-"""Seconds after which a topic that no client has asked for leaves its place to another one:
-clients ask every 30 s."""
 KNOWN_MAX: Final = 10_000
-
-
-class _Settling(NamedTuple):
-    """A topic without an order."""
-
-    told: Mapping[str, int]
-    since_s: float
-    """The time since which its queues are these."""
-    asked_s: float
 
 
 @final
@@ -67,12 +53,12 @@ class QueueOrders:
         now_s: Callable[[], float] = trio.current_time,
     ) -> None:
         self._keys = keys
-        self._settle_s = settle_s
         self._now_s = now_s
-        self._settling: OrderedDict[str, _Settling] = OrderedDict()
-        """Topics without an order, the one first that was asked for the longest ago."""
+        self._settling = SettlingTopics(settle_s, now_s)
         self._recording = trio.Lock()
         self._failed_s = -AGAIN_S
+        self._refused_s: dict[str, float] = {}
+        """Topics whose orders may not be kept -> the time at which that was seen."""
         self._said: set[str] = set()
         self._read: tuple[object, int] = (None, -1)
         """The state, and its position, of which ``_known`` and ``_behind`` are."""
@@ -172,11 +158,14 @@ class QueueOrders:
         return order
 
     def of_route(self, topic: str, route: RouteData) -> QueueOrder | None:
-        """Return the order for a route; None where the cluster's counts.
-
-        A topic may have got an order of its own after it had one here.
-        """
-        return self.of(topic) if has_order(topic, route) else None
+        """Return the order for a route; None where the cluster's counts: a topic may have got an
+        order of its own after it had one here. Raises ``Refused`` for one that cannot be read."""
+        if not has_order(topic, route):
+            return None
+        order = self.of(topic)
+        if order is None and self._keys.get(TOPICS + topic.encode()) is not None:
+            raise unreadable(topic)
+        return order
 
     def seen(self, topic: str, broker: str, queue_id: int) -> SeenQueue | None:
         """Return where clients see a queue of a broker; None for one that no order has."""
@@ -215,38 +204,28 @@ class QueueOrders:
         """
         if not has_order(topic, route):
             return None
-        told = queues_told(route)
+        told, written = queues_told(route), queues_written(route)
         order = self.of(topic)
         if order is None:
-            if not told or not self._has_settled(topic, told):
+            if not told or not self._settling.has_settled(topic, told):
                 return None
         else:
-            self._settling.pop(topic, None)
-            if not order.lacks(told):
+            self._settling.forget(topic)
+            if not order.lacks(told, written):
                 return order
         if order is None and self._recording.locked():
             return None  # the cluster's order counts for it until then, too
-        if self._now_s() >= self._failed_s + AGAIN_S:
+        now_s = self._now_s()
+        if now_s >= max(self._failed_s, self._refused_s.get(topic, -AGAIN_S)) + AGAIN_S:
             with trio.move_on_after(RECORD_S) as scope:
-                await self._record(topic, told)
+                await self._record(topic, told, written)
             if scope.cancelled_caught:
                 self._failed("the cluster takes no record of it now")
         return self.of(topic)
 
-    def _has_settled(self, topic: str, told: Mapping[str, int]) -> bool:
-        """Return whether the queues of a topic have been these for a while."""
-        now_s, settling = self._now_s(), self._settling
-        before = settling.pop(topic, None)
-        if len(settling) >= SETTLING_MAX:
-            oldest = next(iter(settling))
-            if now_s - settling[oldest].asked_s < FORGOTTEN_S:
-                return False
-            del settling[oldest]
-        since_s = before.since_s if before is not None and before.told == told else now_s
-        settling[topic] = _Settling(told, since_s, now_s)
-        return now_s - since_s >= self._settle_s
-
-    async def _record(self, topic: str, told: Mapping[str, int]) -> None:
+    async def _record(
+        self, topic: str, told: Mapping[str, int], written: Mapping[str, int]
+    ) -> None:
         """Give new queues their places. Others may do the same at once: one of them does it."""
         name = TOPICS + topic.encode()
         try:
@@ -254,24 +233,44 @@ class QueueOrders:
                 while True:
                     entry = self._keys.get(name)
                     order = QueueOrder() if entry is None else self._decoded(topic, entry.value)
-                    if order is None or (entry is not None and not order.lacks(told)):
+                    if order is None or (entry is not None and not order.lacks(told, written)):
                         return  # what is no order is left as it is, and holds up no other topic
-                    new, behind = extended(order, told, self.behind)
-                    if new.lacks(told) and len(self._unseen) < KNOWN_MAX:
+                    new, behind = extended(order, told, self.behind, written)
+                    if new.lacks(told, written) and len(self._unseen) < KNOWN_MAX:
                         self._unseen.add(topic)
                         self._say(unseen(topic))
                     if new == order:
                         return
-                    if not await self._add(behind):
+                    value = new.encode()
+                    if why := why_not_kept(self._keys.logs[0].state.meta, topic, value):
+                        self._say(why)
+                        if len(self._refused_s) >= KNOWN_MAX:
+                            self._refused_s.clear()
+                        self._refused_s[topic] = self._now_s()
+                        return
+                    if not await self.add_behind(behind):
                         continue
                     version = 0 if entry is None else entry.version
-                    if await self._keys.put(name, new.encode(), expected=version) is not None:
-                        self._log(topic, order, new)
+                    if await self._keys.put(name, value, expected=version) is not None:
+                        say_added(topic, order, new, written)
                         return
         except (KeysUnavailable, TooLong, RemoteProtocolError) as error:
             self._failed(str(error))
 
-    async def _add(self, behind: tuple[str, ...]) -> bool:
+    # What moves
+
+    @property
+    def position(self) -> int:
+        """The number of the log's records that are applied here; -1 while none are known."""
+        follower = self._keys.logs[0].follower
+        return follower.kept.next if follower.opened.is_set() else -1
+
+    @property
+    def keys(self) -> UpstreamKeys:
+        """The entries of which the orders are."""
+        return self._keys
+
+    async def add_behind(self, behind: tuple[str, ...]) -> bool:
         """Set the brokers behind added ones; returns False if others have changed them."""
         if behind == self.behind:
             return True
@@ -282,19 +281,6 @@ class QueueOrders:
     def _failed(self, why: str) -> None:
         self._failed_s = self._now_s()
         LOGGER.warning("new queues are not seen yet: %s", why)
-
-    @staticmethod
-    def _log(topic: str, before: QueueOrder, now: QueueOrder) -> None:
-        for run in now.runs[max(0, len(before.runs) - 1) :]:
-            if run not in before.runs:
-                LOGGER.info(
-                    "topic %s: queues %d to %d of broker %s are seen at %s, behind all others",
-                    topic,
-                    run.start,
-                    run.end - 1,
-                    run.broker,
-                    run.name,
-                )
 
     def note_brokers(self, *names: str) -> None:
         """Say of brokers that clients sort behind added ones that their queues come last."""

@@ -13,21 +13,19 @@ from msgspec.structs import replace
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
 
-from ...logical.rules._positions import tagged
+from ...net._loop_watch import loop_watch
 from ..kv import asks_for_account
-from ..rewrites import with_fields, with_id_position, with_queue_ids
-from ._bodies import chosen_pieces, renamed_pieces, with_queues
+from ..rewrites import with_fields, with_queue_ids, with_tags
+from ._bodies import chosen_pieces, renamed_pieces
 from ._orders import QueueOrders
 from ._reasons import unsigned
-from ._requests import NAMING, OF_BROKERS, RECORDS, RENAMED_ANSWERS, SENDS
+from ._requests import NAMING, OF_BROKERS, RECORDS, RENAMED_ANSWERS, RESET, SENDS
 from ._tags import tag_of
 
 Code = RequestCode
 _POP: Final = re.compile(rb'"mode"\s*:\s*"POP"')
 LONG_BYTES: Final = 32 << 10
 """A longer body that names queues is made in several turns of the loop."""
-PIECES_MAX: Final = 200
-"""Most pieces of it that are made in one."""
 
 
 @final
@@ -41,16 +39,20 @@ class PortQueues:
         self._broker = broker
         self._is_added = name != broker
 
-    def is_long(self, code: int, frame: Frame) -> bool:
-        """Return whether ``long_answer`` is to make an answer, since it takes its time."""
+    def is_long(self, code: int | None, frame: Frame) -> bool:
+        """Return whether ``long_frame`` is to make the answer to a request of ``code``, or with
+        None a broker's request, since it takes its time."""
         return (
-            code in NAMING
+            (frame.code == RESET if code is None else code in NAMING)
             and len(frame.body) > LONG_BYTES
             and (self._is_added or bool(self._orders.behind))
         )
 
-    async def long_answer(self, code: int, frame: Frame) -> Frame:
-        """Return what ``answer`` does, in short turns. Raises as it does."""
+    async def long_frame(self, code: int | None, frame: Frame) -> Frame:
+        """Return what ``answer`` does, or with None ``broker_request``, in short turns. Raises as
+        they do."""
+        if code is None:
+            return replace(frame, body=await _in_turns(self._reset_pieces(frame)))
         if frame.code != ResponseCode.SUCCESS:
             return frame
         return replace(frame, body=await _in_turns(self._pieces(code, frame.body)))
@@ -92,12 +94,19 @@ class PortQueues:
         """Return a broker's request as the client gets it. Raises as ``answer``."""
         if frame.code not in OF_BROKERS or not frame.body or not self._orders.behind:
             return frame
-        if frame.code == Code.RESET_CONSUMER_CLIENT_OFFSET:
-            return replace(frame, body=with_queues(frame.body, self._orders.seen))
+        if frame.code == RESET:
+            return replace(frame, body=b"".join(self._reset_pieces(frame)))
         names: set[str] = set()
         frame = self._with_ids(frame, names)
         given = [one for one in ("brokerName",) if one in frame.fields and names]
         return with_fields(frame, dict.fromkeys(given, min(names))) if given else frame
+
+    def _reset_pieces(self, frame: Frame) -> Iterator[bytes]:
+        order = self._orders.of(frame.fields.get("topic", ""))
+        if order is not None and order.moved:
+            # The broker has reset its own queues, and their offsets are not those of clients.
+            return iter((b'{"offsetTable":{}}',))
+        return renamed_pieces(frame.body, self._orders.seen)
 
     def _with_ids(self, frame: Frame, names: set[str] | None = None) -> Frame:
         """Return a frame whose records have the numbers that clients see; ``names`` gets the names
@@ -120,16 +129,16 @@ class PortQueues:
         given, tag = frame.fields.get("msgId"), tag_of(self._orders.behind, self._broker)
         if not given or not tag:
             return frame
-        ids = [with_id_position(one, lambda at: tagged(tag, at)) for one in given.split(",")]
-        return with_fields(frame, {"msgId": ",".join(ids)})
+        return with_fields(frame, {"msgId": with_tags(given, tag)})
 
 
 async def _in_turns(pieces: Iterator[bytes]) -> bytes:
-    """Return a body that is made of pieces, some in each turn of the loop."""
+    """Return a body that is made of pieces, as many in each turn of the loop as it has time for."""
     made: list[bytes] = []
+    watch = loop_watch()
     for piece in pieces:
         made.append(piece)
-        if not len(made) % PIECES_MAX:
+        if not watch.has_time:
             await trio.lowlevel.checkpoint()
     return b"".join(made)
 

@@ -16,6 +16,7 @@ SENDS: Final[dict[int, tuple[str, str]]] = {
     Code.SEND_MESSAGE_V2: SHORT,
     Code.SEND_BATCH_MESSAGE: SHORT,
 }
+PULLS: Final = frozenset({Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE})
 FIELDS: Final[Mapping[int, tuple[str, str]]] = SENDS | dict.fromkeys(
     (
         Code.PULL_MESSAGE,
@@ -84,6 +85,17 @@ PLAIN: Final = frozenset(
 )
 """Requests that name neither a topic nor a place in a log, and mean one broker: they pass where one
 alone is behind the port."""
+BY_NAME: Final = BY_TOPIC | {
+    Code.QUERY_ASSIGNMENT,
+    Code.CHECK_CLIENT_CONFIG,
+    Code.GET_CONSUMER_LIST_BY_GROUP,
+    Code.GET_CONSUMER_CONNECTION_LIST,
+    Code.GET_PRODUCER_CONNECTION_LIST,
+    Code.QUERY_TOPICS_BY_CONSUMER,
+    Code.GET_CONSUMER_RUNNING_INFO,
+    Code.GET_SUBSCRIPTIONGROUP_CONFIG,
+}
+"""Requests that name a topic or a group alone, and so mean the same at another broker."""
 EMPTY: Final[Mapping[int, bytes]] = {
     Code.UNREGISTER_CLIENT: b"",
     Code.CLONE_GROUP_OFFSET: b"",
@@ -110,9 +122,10 @@ RENAMED_ANSWERS: Final = frozenset(
 NAMING: Final = RENAMED_ANSWERS | {Code.GET_TOPIC_STATS_INFO}
 """Requests whose answers have names of queues to change. Statistics of a topic are asked for at all
 brokers of its route: each port has its own queues."""
+RESET: Final = Code.RESET_CONSUMER_CLIENT_OFFSET
 OF_BROKERS: Final = frozenset(
     {
-        Code.RESET_CONSUMER_CLIENT_OFFSET,
+        RESET,
         Code.CHECK_TRANSACTION_STATE,
         Code.CONSUME_MESSAGE_DIRECTLY,
     }

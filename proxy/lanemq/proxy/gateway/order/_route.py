@@ -11,6 +11,7 @@ from lanemq.wire import (
     REPLY_POSTFIX,
     RETRY_PREFIX,
     ROUTE_QUEUES_MAX,
+    Permission,
     is_system_topic,
 )
 from lanemq.wire.bodies import MASTER_ID, BrokerData, QueueData, RouteData
@@ -40,6 +41,15 @@ def queues_told(route: RouteData) -> dict[str, int]:
         one.broker_name: min(one.queue_count, ROUTE_QUEUES_MAX)
         for one in route.queue_datas
         if one.queue_count > 0
+    }
+
+
+def queues_written(route: RouteData) -> dict[str, int]:
+    """Return how many queues of each broker can be written."""
+    return {
+        one.broker_name: min(one.write_queue_nums, ROUTE_QUEUES_MAX)
+        for one in route.queue_datas
+        if one.perm & Permission.WRITE
     }
 
 
@@ -82,8 +92,8 @@ def seen_route(
     cluster stay in the route, also those whose queues are all seen at added ones: there clients
     register, and ask for the members of groups.
     """
-    told = {one.broker_name: one for one in route.queue_datas}
-    queues = [_first(one, order) for one in route.queue_datas]
+    told = _with_permissions(route, order)
+    queues = [_first(one, order) for one in told.values()]
     behind = {one.broker_name: one for one in route.broker_datas}
     queues += [
         _added(told[run.broker], run, behind.get(run.broker))
@@ -101,6 +111,47 @@ def seen_route(
         broker_datas=(*route.broker_datas, *brokers),
         order_topic_conf=_seen_conf(route.order_topic_conf, order),
     )
+
+
+def with_gone(route: RouteData, order: QueueOrder, gone: Mapping[str, str]) -> RouteData:
+    """Return a route with the brokers that are drained and not there, whose queues have moved on.
+
+    ``gone`` has the address of each for clients.
+    """
+    there = {one.broker_name: one for one in route.broker_datas}
+    names = sorted(gone)
+    cluster = next((one.cluster for one in route.broker_datas), "")
+    brokers = [
+        BrokerData(cluster, name, {MASTER_ID: gone[name]})
+        if name not in there
+        else replace(there[name], broker_addrs={**there[name].broker_addrs, MASTER_ID: gone[name]})
+        for name in names
+    ]
+    told = {one.broker_name for one in route.queue_datas}
+    counts = {name: order.known_of(name) for name in names if name not in told}
+    queues = [QueueData(name, count, count, Permission.READ) for name, count in counts.items()]
+    others = [one for one in route.broker_datas if one.broker_name not in names]
+    return replace(
+        route,
+        queue_datas=(*route.queue_datas, *queues),
+        broker_datas=tuple(sorted((*others, *brokers), key=lambda one: one.broker_name)),
+    )
+
+
+def _with_permissions(route: RouteData, order: QueueOrder) -> dict[str, QueueData]:
+    """Return the queues of each broker; where all have moved on, with the permissions of the
+    brokers of their open ends: at the first one nobody is to write."""
+    told = {one.broker_name: one for one in route.queue_datas}
+    found = dict(told)
+    for name in told if order.moved else ():
+        ends = set(order.ends_of(name))
+        if ends and name not in ends:
+            perm = told[name].perm
+            for end in ends & told.keys():
+                perm |= told[end].perm
+            count = max(told[name].queue_count, told[name].write_queue_nums)
+            found[name] = replace(told[name], perm=perm, write_queue_nums=count)
+    return found
 
 
 def _first(told: QueueData, order: QueueOrder) -> QueueData:

@@ -9,6 +9,7 @@ from ._rewrite import (
     with_id_position,
     with_origin_ids,
     with_queue_ids,
+    with_tags,
 )
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "with_origin_ids",
     "with_producer_group",
     "with_queue_ids",
+    "with_tags",
 ]

@@ -20,7 +20,7 @@ from lanemq.wire.logical import (
     Segment,
     translate,
 )
-from lanemq.wire.message import Property, decode_properties
+from lanemq.wire.message import MAX_PROPERTIES_BYTES, Property, get_property
 from lanemq.wire.requests import REQUESTS
 
 HOPS_MAX: Final = 2
@@ -59,7 +59,10 @@ def is_half(frame: Frame) -> bool:
     """Return whether a send brings a half message: it is not forwarded, since its end goes to
     the broker that its sender knows."""
     text = frame.fields.get(SEND_NAMES[frame.code].properties, "")
-    return decode_properties(text).get(Property.TRAN_MSG, "").lower() == "true"
+    if Property.TRAN_MSG not in text or len(text) > MAX_PROPERTIES_BYTES:
+        return False  # no broker takes the longer ones
+    value = get_property(text.encode("utf-8", "replace"), Property.TRAN_MSG.encode())
+    return (value or b"").lower() == b"true"
 
 
 def half_forbidden(host: str | None) -> Refused:

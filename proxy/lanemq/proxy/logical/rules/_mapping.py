@@ -7,7 +7,7 @@ them; by them it knows the places of the broker's message queues.
 Source: RocketMQ 5.0.0-PREVIEW, LogicalQueuesInfoInBroker.
 """
 
-from collections.abc import Iterator, KeysView
+from collections.abc import Iterable, Iterator, KeysView
 from operator import attrgetter
 from typing import final
 
@@ -107,15 +107,24 @@ class TopicMapping:
 
     def find(self, key: SegmentKey) -> Segment | None:
         """Return the segment of this identity, in whatever logical queue."""
-        return self.queues.find(key)
+        if key.broker_name != self.broker_name:
+            return self.queues.find(key)
+        return next((own for own in self.of_queue(key.queue_id) if own.key == key), None)
+
+    def find_all(self, keys: Iterable[SegmentKey]) -> dict[SegmentKey, Segment]:
+        """Return the segments of these identities, as far as they are known."""
+        wanted = frozenset(keys)
+        return {segment.key: segment for segment in self if segment.key in wanted} if wanted else {}
 
     def is_own(self, segment: Segment) -> bool:
         """Return whether a segment lies on this broker."""
         return segment.broker_name == self.broker_name
 
-    def own(self) -> Iterator[Segment]:
-        """Return this broker's segments."""
-        return filter(self.is_own, self)
+    def own(self, indices: Iterable[int] | None = None) -> Iterator[Segment]:
+        """Return this broker's segments, of some logical queues or of all."""
+        if indices is None:
+            return filter(self.is_own, self)
+        return filter(self.is_own, (segment for index in indices for segment in self.chain(index)))
 
     # Changes
 
@@ -126,19 +135,12 @@ class TopicMapping:
 
     def without(self, *keys: SegmentKey) -> "TopicMapping":
         """Return a mapping without the segments of these identities."""
+        if not keys:
+            return self
         return TopicMapping(self.topic, self.broker_name, self.queues.without(*keys))
 
 
 def touched(before: TopicMapping, after: TopicMapping) -> set[int]:
     """Return the message queues whose readers may be served differently now."""
-    indices = {
-        index
-        for index in (*before.queues, *after.queues)
-        if before.chain(index) != after.chain(index)
-    }
-    return {
-        segment.queue_id
-        for mapping in (before, after)
-        for segment in mapping.own()
-        if segment.logical_index in indices
-    }
+    indices = before.queues.differing(after.queues)
+    return {segment.queue_id for one in (before, after) for segment in one.own(indices)}

@@ -12,7 +12,7 @@ is never so small that the two could be mixed up.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, final
 from zlib import crc32
 
@@ -26,6 +26,8 @@ FAR_MASK: Final = (1 << FAR_BITS) - 1
 FAR_FROM: Final = 1 << 53
 LEAST_TAG: Final = FAR_FROM >> FAR_BITS
 TAG_END: Final = 1 << 15
+IDS_MAX: Final = 4096
+"""Message ids in the answer to a send of a batch that get their tags."""
 
 
 def broker_tag(broker_name: str) -> int:
@@ -58,6 +60,14 @@ def untagged(position: int) -> tuple[int, int]:
     if position >= FAR_FROM:
         return position >> FAR_BITS, position & FAR_MASK
     return -(position >> NEAR_BITS), position & (NEAR_END - 1)
+
+
+def each_id(ids: str, change: Callable[[str], str]) -> str:
+    """Return message ids, with commas between, each of them changed. Beyond ``IDS_MAX`` all stay as
+    their broker gave them: a header has room for a million of them, whatever was sent."""
+    if ids.count(",") >= IDS_MAX:
+        return ids
+    return ",".join(map(change, ids.split(",")))
 
 
 @final

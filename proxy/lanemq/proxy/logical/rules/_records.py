@@ -6,12 +6,13 @@ where its requests are understood, and a position that says whose it is (see ``_
 These four have fixed places in a record, and its body's checksum covers none of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final
 
 from lanemq.wire import RemoteProtocolError, SysFlag
 
+from ...net._turns import Steps
 from ._positions import NEAR_BITS, tagged
 
 # size, queue id, flag, queue offset, position, sys flag, and what is between it and a store
@@ -31,10 +32,15 @@ _V4_BYTES: Final = 8
 V6_EXTRA: Final = 12
 """Bytes that an address of 16 bytes takes more than one of 4."""
 _LEAST_BYTES: Final = 91
+LONG_RECORDS_BYTES: Final = 256 << 10
+"""Records of more bytes are looked at in several turns of the loop: a strange broker may send
+100,000 of them in one answer."""
+PIECE_BYTES: Final = 64 << 10
+"""Bytes of the records that are looked at in one of these, about."""
 
 
 def rewrite_records(
-    records: bytes | memoryview,
+    records: bytes,
     *,
     place: Callable[[int, int], tuple[int, int]],
     tag: int,
@@ -49,16 +55,14 @@ def rewrite_records(
     return _rewritten(records, place, 0, 0, tag, store_host)
 
 
-def shift_records(
-    records: bytes | memoryview, *, index: int, shift: int, tag: int, store_host: bytes
-) -> bytes:
+def shift_records(records: bytes, *, index: int, shift: int, tag: int, store_host: bytes) -> bytes:
     """Rewrite records of one segment as ``rewrite_records``: to its queue, with offsets ``shift``
     on."""
     return _rewritten(records, None, index, shift, tag, store_host)
 
 
 def _rewritten(
-    records: bytes | memoryview,
+    records: bytes,
     place: Callable[[int, int], tuple[int, int]] | None,
     index: int,
     shift: int,
@@ -127,9 +131,7 @@ def with_store_host(records: bytes | bytearray, host: bytes) -> bytes:
     return b"".join((*pieces, data[copied:]))
 
 
-def chosen_records(
-    records: bytes | memoryview, is_chosen: Callable[[int, int], bool]
-) -> bytes | memoryview:
+def chosen_records(records: bytes, is_chosen: Callable[[int, int], bool]) -> bytes:
     """Return the records whose physical queue id and offset are chosen. Raises
     ``RemoteProtocolError`` as above."""
     at, end, found = 0, len(records), []
@@ -142,6 +144,33 @@ def chosen_records(
             found.append(records[at : at + size])
         at += size
     return b"".join(found)
+
+
+def in_pieces(records: bytes, change: Callable[[bytes], bytes]) -> Steps[bytes]:
+    """Return what ``change`` makes of records: of long ones a piece in each step."""
+    if len(records) <= LONG_RECORDS_BYTES:
+        return change(records)
+    made: list[bytes] = []
+    for piece in record_pieces(records, PIECE_BYTES):
+        made.append(change(piece))
+        yield None
+    return b"".join(made)
+
+
+def record_pieces(records: bytes, size_bytes: int) -> Iterator[bytes]:
+    """Give records in pieces of about so many bytes, each of whole records; what is no record, and
+    all that follows, in one."""
+    begin = at = 0
+    while len(records) - at >= _LEAST_BYTES:
+        (size,) = _INT.unpack_from(records, at)
+        if not _LEAST_BYTES <= size <= len(records) - at:
+            break
+        at += size
+        if at - begin >= size_bytes:
+            yield records[begin:at]
+            begin = at
+    if begin < len(records):
+        yield records[begin:]
 
 
 def no_record(at: int, end: int) -> RemoteProtocolError:

@@ -24,7 +24,7 @@ def expired(mapping: TopicMapping, is_removed: Callable[[Segment], bool]) -> lis
 
 
 def swept(mapping: TopicMapping, expired_long: Collection[SegmentKey]) -> list[SegmentKey]:
-    """Return expired segments at the heads of their chains that are not needed any more.
+    """Return expired segments at the heads of their chains that are no longer needed.
 
     An own one has to be among ``expired_long``, and to have a newer one on its queue: the
     last there keeps senders from writing past the logical queue. The last of a chain stays, for

@@ -30,14 +30,19 @@ def merged(mapping: TopicMapping, view: LogicalQueues) -> TopicMapping:
 
     ``view`` is a name server's, or that of one of those brokers. Nothing is taken away.
     """
-    changed: list[Segment] = []
-    for index in mapping.queues:
-        for segment in view.get(index, Chain(index)):
-            if mapping.is_own(segment) or segment.delta < 0:
-                continue
-            known = mapping.find(segment.key)
-            if known is None or is_newer(segment, known):
-                changed.append(segment)
+    told = [
+        segment
+        for index in mapping.queues
+        if index in view
+        for segment in view[index]
+        if segment.delta >= 0 and not mapping.is_own(segment)
+    ]
+    known = mapping.find_all(segment.key for segment in told)
+    changed = [
+        segment
+        for segment in told
+        if (before := known.get(segment.key)) is None or is_newer(segment, before)
+    ]
     return mapping.put(*changed) if changed else mapping
 
 
@@ -59,21 +64,19 @@ def unlisted(mapping: TopicMapping, view: LogicalQueues) -> list[Segment]:
     """
     found: list[Segment] = []
     for index, chain in mapping.queues.items():
-        listed = {segment.key for segment in view.get(index, Chain(index))}
-        own = [segment for segment in chain if mapping.is_own(segment)]
-        if not own or any(segment.key not in listed for segment in own):
+        sealed = chain.all_of(SegmentState.READ_ONLY)
+        if not sealed:
             continue
-        found += [
-            segment
-            for segment in chain
-            if segment.state is SegmentState.READ_ONLY and segment.key not in listed
-        ]
+        listed = {segment.key for segment in view.get(index, ())}
+        own = [segment for segment in chain if mapping.is_own(segment)]
+        if own and all(segment.key in listed for segment in own):
+            found += [segment for segment in sealed if segment.key not in listed]
     return found
 
 
 def with_expired(mapping: TopicMapping, gone: Iterable[SegmentKey]) -> TopicMapping:
     """Return the mapping in which these sealed segments are expired."""
-    found = filter(None, map(mapping.find, gone))
+    found = mapping.find_all(gone).values()
     changed = [s.with_state(SegmentState.EXPIRED) for s in found if s.is_sealed]
     return mapping.put(*changed) if changed else mapping
 
@@ -85,10 +88,12 @@ def rivals(mapping: TopicMapping, view: LogicalQueues) -> list[tuple[Segment, Se
     """
     found = []
     for index, chain in mapping.queues.items():
+        others = (*chain, *view.get(index, ()))
+        if all(map(mapping.is_own, others)):  # most are
+            continue
         own = next((s for s in chain if s.state is SegmentState.NORMAL and mapping.is_own(s)), None)
         if own is None:
             continue
-        others = (*chain, *view.get(index, Chain(index)))
         found += [
             (own, other)
             for other in others
@@ -99,6 +104,12 @@ def rivals(mapping: TopicMapping, view: LogicalQueues) -> list[tuple[Segment, Se
     return found
 
 
+def is_settled(mapping: TopicMapping) -> bool:
+    """Return whether nothing in a mapping tells of a migration under way, or of a rival."""
+    chains = mapping.queues.values()
+    return not any(chain.write_only for chain in chains) and not rivals(mapping, LogicalQueues())
+
+
 def destinations(mapping: TopicMapping, view: LogicalQueues) -> list[tuple[Segment, Segment]]:
     """Iterate over own open segments, each with another broker's that clients write to in its
     place.
@@ -107,10 +118,12 @@ def destinations(mapping: TopicMapping, view: LogicalQueues) -> list[tuple[Segme
     """
     found = []
     for index, chain in mapping.queues.items():
-        own, target = chain.normal, view.get(index, Chain(index)).write_only
-        if own is None or target is None or target.delta >= 0:
+        listed = view.get(index)
+        target = listed.write_only if listed is not None else None
+        if target is None or target.delta >= 0:
             continue
-        if mapping.is_own(own) and not mapping.is_own(target):
+        own = chain.normal
+        if own is not None and mapping.is_own(own) and not mapping.is_own(target):
             found.append((own, target))
     return found
 
@@ -170,7 +183,7 @@ def reopened(
 ) -> tuple[TopicMapping, Segment]:
     """Return the source of a called-off migration, continued behind its end.
 
-    That has a number of its own: the one of the migration may not come to pass any more.
+    That has a number of its own: the one of the migration may no longer come to pass.
     A sealed segment stays sealed: a new one begins on the same message queue. Only one that
     was empty opens again, for nothing of it was ever given out.
     """

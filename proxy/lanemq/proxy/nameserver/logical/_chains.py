@@ -59,6 +59,7 @@ def judge(
     shown: list[Segment] = []
     problem = None
     before: Segment | None = None
+    place = 0  # where it is shown
     for segment in (s for s in chain if s.delta >= 0):
         overlaps_nothing = before is None or before.is_sealed or before.delta == segment.delta
         if segment.is_empty and overlaps_nothing:
@@ -75,13 +76,14 @@ def judge(
             elif unplaced and not follows(before, segment):
                 problem = f"it is not known yet whether {segment} follows {before}"
             else:
-                shown[shown.index(before)] = _sealed_by(before, segment)
+                shown[place] = _sealed_by(before, segment)
         elif before.next_delta > segment.delta:
             problem = f"{before} overlaps {segment}"
         elif before.next_delta < segment.delta and not is_known_gap(before, segment):
             problem = f"nobody has reported what is between {before} and {segment}"
         if problem is not None:
             break
+        place = len(shown)
         shown.append(segment)
         before = segment
     if unplaced and not (before and before.is_writable and has_master(before.broker_name)):
@@ -116,6 +118,14 @@ def doubtful_segments(segments: Iterable[Segment]) -> set[SegmentKey]:
 def queues_of(live: Mapping[int, Chain]) -> set[tuple[str, int]]:
     """Return the physical queues, by broker name and id, with a segment."""
     return {(s.broker_name, s.queue_id) for chain in live.values() for s in chain}
+
+
+def own_queues(queues: LogicalQueues, broker_name: str, topic: str) -> LogicalQueues:
+    """Return a broker's own segments of a topic, and all chains."""
+    return LogicalQueues(
+        Chain(chain.index, (s for s in chain if s.broker_name == broker_name and s.topic == topic))
+        for chain in queues.values()
+    )
 
 
 def segments_of(queues: LogicalQueues | None) -> int:

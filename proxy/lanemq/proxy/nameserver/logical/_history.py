@@ -1,18 +1,24 @@
 """The past of a topic's segments, by which a name server tells a hole from removed offsets.
 
-A hole in a chain may be a report that is late. It is not if brokers have had the offsets
-and took them back, or if no broker can be waited for any more. A broker may also say so
-(``GapReport``).
+A hole in a chain may be a report that is late. It is none if brokers have had the offsets and took
+them back, or if there is no broker left to wait for. A broker may also report it (``GapReport``).
 """
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from typing import final
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final, final
 
 from lanemq.wire.logical import Chain, Segment, SegmentKey, TopicReport
 
 Edge = tuple[SegmentKey | None, SegmentKey]
 """A pair of segments that follow each other; None before the first."""
+
+SPARE_MAX: Final = 4
+"""Edges, and ranges, of a logical queue that are kept beyond as many as it has segments: there is
+one place before each, and one behind the last, but some of a place may wait for others."""
 
 
 @final
@@ -29,48 +35,97 @@ class History:
         copied._edges, copied._removed = dict(self._edges), dict(self._removed)
         return copied
 
-    def removed(self, segment: Segment) -> None:
-        """Note that a broker has lost a segment; this helps if the segment's end was known.
+    def removed(self, segments: Iterable[Segment]) -> None:
+        """Note that a broker has lost segments; this helps where a segment's end was known.
 
         If it was not, clients were shown it to end where the next one known begins, and
         others may be between.
         """
-        end = segment.end_offset
-        if end is not None and end > segment.delta:
-            ranges = self._removed.get(segment.logical_index, [])
-            self._removed[segment.logical_index] = _joined([*ranges, (segment.delta, end)])
+        more = defaultdict[int, list[tuple[int, int]]](list)
+        for segment in segments:
+            end = segment.end_offset
+            if end is not None and end > segment.delta:
+                more[segment.logical_index].append((segment.delta, end))
+        for index, ranges in more.items():
+            self._removed[index] = _joined([*self._removed.get(index, ()), *ranges])
 
     def take_as_found(self, chains: Iterable[Chain]) -> None:
         """Accept these chains as complete: missing segments will not come."""
         self._edges = {chain.index: frozenset(_edges(chain)) for chain in chains}
 
-    def follows(self, shown: Chain, before: Segment | None, after: Segment) -> bool:
+    def keep_that_of(self, live: Mapping[int, Chain], shown: Collection[int]) -> None:
+        """Forget logical queues that have no segments, and are not shown; of others, what is more
+        than their segments can need."""
+        self._edges = {
+            index: _needed_edges(edges, live.get(index, Chain(index)))
+            for index, edges in self._edges.items()
+            if index in live or index in shown
+        }
+        self._removed = {
+            index: _needed_ranges(ranges, live.get(index, Chain(index)))
+            for index, ranges in self._removed.items()
+            if index in live or index in shown
+        }
+
+    def of(self, shown: Chain, reported: Iterable[tuple[int, int]] = ()) -> "Past":
+        """Return the past of one logical queue, of which clients have seen ``shown``.
+
+        ``reported`` are ranges of offsets of which brokers say that they are gone.
+        """
+        found = self._edges.get(shown.index, frozenset())
+        gone = _joined([*self._removed.get(shown.index, ()), *reported])
+        return Past(found, frozenset(_edges(shown)), gone)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The past of one logical queue, gathered once for all its segments."""
+
+    found: frozenset[Edge]
+    shown: frozenset[Edge]
+    gone: list[tuple[int, int]]
+    """The ranges of offsets that were removed, in order, with some between any two."""
+
+    def follows(self, before: Segment | None, after: Segment) -> bool:
         """Return whether one segment follows the other, as clients have seen or as was found.
 
         This does not prove that nothing is between: a segment whose broker has not said yet
         where it ended is shown to end where the next known one begins.
         """
-        return self._was_found(shown.index, before, after) or _edge(before, after) in _edges(shown)
+        edge = _edge(before, after)
+        return edge in self.found or edge in self.shown
 
-    def is_known_gap(
-        self,
-        index: int,
-        before: Segment | None,
-        after: Segment,
-        reported: Iterable[tuple[int, int]] = (),
-    ) -> bool:
-        """Return whether the offsets between two segments are known to be gone.
-
-        ``reported`` are ranges of offsets of which brokers say so.
-        """
-        if self._was_found(index, before, after):
+    def is_known_gap(self, before: Segment | None, after: Segment) -> bool:
+        """Return whether the offsets between two segments are known to be gone."""
+        if _edge(before, after) in self.found:
             return True
         begin = 0 if before is None else before.next_delta
-        ranges = _joined([*self._removed.get(index, ()), *reported])
-        return any(low <= begin and after.delta <= high for low, high in ranges)
+        at = bisect_right(self.gone, begin, key=itemgetter(0)) - 1
+        return at >= 0 and after.delta <= self.gone[at][1]
 
-    def _was_found(self, index: int, before: Segment | None, after: Segment) -> bool:
-        return _edge(before, after) in self._edges.get(index, ())
+
+def _needed_edges(edges: frozenset[Edge], chain: Chain) -> frozenset[Edge]:
+    """Return those of a chain's segments where there are too many; segments that are gone seldom
+    come back."""
+    if len(edges) <= len(chain) + SPARE_MAX:
+        return edges
+    keys = {None, *(segment.key for segment in chain)}
+    return frozenset(edge for edge in edges if keys.issuperset(edge))
+
+
+def _needed_ranges(ranges: list[tuple[int, int]], chain: Chain) -> list[tuple[int, int]]:
+    """Return the first ones where there are too many, but for those in sealed segments: these are
+    as good as removed with their segment."""
+    if len(ranges) <= len(chain) + SPARE_MAX:
+        return ranges
+    sealed = _joined((s.delta, s.next_delta) for s in chain.placed if s.is_sealed)
+    found: list[tuple[int, int]] = []
+    for low, high in ranges:
+        at = bisect_right(sealed, low, key=itemgetter(0)) - 1
+        if at < 0 or high > sealed[at][1]:
+            found.append((low, high))
+    return found[: len(chain) + SPARE_MAX]
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

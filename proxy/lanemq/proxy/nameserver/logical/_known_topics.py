@@ -5,12 +5,14 @@ with many segments is changed and viewed beside the event loop, as a copy, which
 afterwards. Whoever does that runs its steps one at a time.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final, final
 
-from ...net._turns import Steps
+from ...net._turns import LOOKS_OF_A_STEP, Steps
 from ..routes._table import RouteTable
+from ._room import Room
 from ._topic import LogicalTopic
 from ._view import PLAIN, Facts, ShownTopic, Status
 
@@ -21,14 +23,52 @@ NEWS_OF_A_TOPIC_MAX: Final = 20
 
 
 @final
+class _Seen:
+    """The facts by which one view of a topic was made: it holds while they are the same."""
+
+    __slots__ = ("_masters", "_name", "_routes", "queue_datas")
+
+    def __init__(self, routes: RouteTable, name: str) -> None:
+        self._routes = routes
+        self._name = name
+        self.queue_datas = routes.queue_datas(name)
+        self._masters: dict[str, str | None] = {}
+
+    def master_address(self, broker_name: str) -> str | None:
+        """Return an address, the same for the whole view."""
+        if broker_name not in self._masters:
+            self._masters[broker_name] = self._routes.master_address(broker_name)
+        return self._masters[broker_name]
+
+    def are_so_still(self) -> bool:
+        """Return whether a view made now would see the same."""
+        routes = self._routes
+        return routes.queue_datas(self._name) == self.queue_datas and all(
+            routes.master_address(name) == address for name, address in self._masters.items()
+        )
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A view, with the number of the table's changes after which it was made or looked at last."""
+
+    view: ShownTopic
+    seen: _Seen
+    changes: int
+
+
+@final
 class KnownTopics:
     """The topics by name."""
 
     def __init__(self, routes: RouteTable) -> None:
         self._routes = routes
         self._topics: dict[str, LogicalTopic] = {}
-        self._views: dict[str, tuple[int, ShownTopic]] = {}
+        self.by_name: Mapping[str, LogicalTopic] = self._topics
+        self._views: dict[str, _Kept] = {}
         self._coming: Collection[str] = ()
+        self.room = Room()
+        """The memory that they take."""
         self.problems: dict[str, tuple[str, ...]] = {}
         """Topic -> the reasons why the last report is not shown as it is."""
         self.news: list[str] = []
@@ -44,9 +84,14 @@ class KnownTopics:
         """Return a topic; None without any logical queue."""
         return self._topics.get(name)
 
-    def brokers_with_segments(self) -> set[str]:
-        """Return the names of all brokers that have logical queues."""
-        return set().union(*(topic.broker_names for topic in self._topics.values()))
+    def has_segments_of(self, broker_name: str) -> Steps[bool]:
+        """Find out whether a broker has logical queues, of any topic."""
+        for number, topic in enumerate(tuple(self._topics.values())):
+            if number and number % LOOKS_OF_A_STEP == 0:
+                yield None
+            if broker_name in topic and broker_name in topic.broker_names:
+                return True
+        return False
 
     def is_wide(self, name: str) -> bool:
         """Return whether a topic has too many segments for one turn; a new one that is
@@ -70,28 +115,37 @@ class KnownTopics:
             self._coming = ()
 
     def viewed(self, name: str, now_s: float) -> ShownTopic | None:
-        """Return the view of a topic if it still holds."""
+        """Return the view of a topic if it still holds: whatever changes for other topics leaves
+        it."""
         topic = self._topics.get(name)
         if topic is None:
             return None if name in self._coming else PLAIN
-        changes, view = self._views.get(name, (-1, PLAIN))
-        is_of_now = view.status is not Status.NOT_YET or topic.is_waiting(now_s)
-        return view if changes == self._routes.changes and is_of_now else None
+        kept = self._views.get(name)
+        if kept is None or (kept.view.status is Status.NOT_YET and not topic.is_waiting(now_s)):
+            return None
+        changes = self._routes.changes
+        if kept.changes != changes:
+            if not kept.seen.are_so_still():
+                return None
+            kept.changes = changes
+        return kept.view
 
     def view(self, name: str, now_s: float) -> ShownTopic:
         """Return the part of a topic's logical queues that may be shown."""
         view, topic = self.viewed(name, now_s), self._topics.get(name)
         if view is None and topic is not None:
-            changes = self._routes.changes
-            view = self._keep(name, topic, changes, topic.view(self._facts(name), now_s))
+            changes, seen = self._routes.changes, _Seen(self._routes, name)
+            view = self._keep(name, topic, _Kept(topic.view(_facts(seen), now_s), seen, changes))
         return view or PLAIN
 
     def view_in_steps(self, name: str, now_s: float) -> Steps[ShownTopic]:
         """Do ``view``, beside the event loop if the topic is wide."""
         if self.viewed(name, now_s) is None and self.is_wide(name):
             yield from self.change_in_steps(name, _nothing, now_s)
-            _, view = self._views.get(name, (-1, PLAIN))
-            return view  # others may have registered meanwhile: it is as of the call
+            kept = self._views.get(name)
+            return (
+                PLAIN if kept is None else kept.view
+            )  # others may have registered meanwhile: it is as of the call
         return self.view(name, now_s)
 
     def change_in_steps(
@@ -100,7 +154,8 @@ class KnownTopics:
         """Change a topic, which may be new or become empty, and keep its view while it is
         complete: it may be incomplete when a client asks. ``more`` is how many segments come."""
         topic = self._topics.get(name) or LogicalTopic(name)
-        changes, facts = self._routes.changes, self._facts(name)
+        changes, seen = self._routes.changes, _Seen(self._routes, name)
+        facts = _facts(seen)
         if topic.segments + more > SEGMENTS_OF_A_STEP:
             topic = topic.copy()
 
@@ -112,19 +167,18 @@ class KnownTopics:
         else:
             change(topic)
             view = topic.view(facts, now_s)
-        self._keep(name, topic, changes, view)
+        self._keep(name, topic, _Kept(view, seen, changes))
 
-    def _facts(self, name: str) -> Facts:
-        return Facts(self._routes.queue_datas(name), self._routes.master_address)
-
-    def _keep(self, name: str, topic: LogicalTopic, changes: int, view: ShownTopic) -> ShownTopic:
+    def _keep(self, name: str, topic: LogicalTopic, kept: _Kept) -> ShownTopic:
+        view = kept.view
+        self.room.keep(name, {} if topic.is_empty else dict(topic.held))
         self._note(name, view.problems if topic.has_segments else ())
         if topic.is_empty:
             self._topics.pop(name, None)
             self._views.pop(name, None)
         else:
             self._topics[name] = topic
-            self._views[name] = changes, view
+            self._views[name] = kept
         return view
 
     def _note(self, name: str, problems: tuple[str, ...]) -> None:
@@ -141,6 +195,10 @@ class KnownTopics:
         else:
             del self.problems[name]
             self.news.append(f"topic {name}: its logical queues are as they should be again")
+
+
+def _facts(seen: _Seen) -> Facts:
+    return Facts(seen.queue_datas, seen.master_address)
 
 
 def _nothing(_: LogicalTopic) -> None:

@@ -9,9 +9,14 @@ is on the broker that serves it. While a listener is gone, the others stand for 
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from lanemq.wire.logical import LogicalListenerReport
+
+from ...net.limits._quotas import HOST_SHARE, PeerQuota
+
+LISTENERS_MAX: Final = 256
+"""Most listeners that are known: a route looks at each of them for each broker that clients see."""
 
 
 @final
@@ -19,6 +24,8 @@ from lanemq.wire.logical import LogicalListenerReport
 class Listener:
     """One listener, and the broker that reported it."""
 
+    host: str
+    """The address of the peer that registers the broker."""
     cluster: str
     broker_address: str
     said: LogicalListenerReport
@@ -38,31 +45,58 @@ class Listeners:
     """The listeners that were reported and not withdrawn.
 
     One whose broker is gone is still named while there is no other: to show clients physical
-    queues until it is back would make them read everything again.
+    queues until it is back would make them read everything again. Where there is no room, the
+    oldest of those that are gone gives way; of one peer there are three quarters at most.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_registered: Callable[[str], bool]) -> None:
+        """``is_registered`` tells of a broker's address whether it is."""
+        self._is_registered = is_registered
         self._by_broker: dict[tuple[str, int], Listener] = {}
+        self._of_host = PeerQuota[str](LISTENERS_MAX, share=HOST_SHARE)
 
     def report(
         self,
         broker_name: str,
         broker_id: int,
-        *,
         cluster: str,
         broker_address: str,
         listener: LogicalListenerReport | None,
-    ) -> None:
-        """Take over a broker's registration, with a listener or without one (any longer)."""
+        host: str,
+    ) -> bool:
+        """Take over a broker's registration, with a listener or without one (any longer); returns
+        False where there is no room for it."""
+        key = broker_name, broker_id
+        known = self._remove(key)
         if listener is None:
-            self._by_broker.pop((broker_name, broker_id), None)
-        else:
-            self._by_broker[broker_name, broker_id] = Listener(cluster, broker_address, listener)
+            return True
+        if known is None and not self._of_host.has_room(host):
+            gone = self._remove_gone(host)
+            is_in_its_place = gone is not None and gone.host == host
+            if not is_in_its_place and not self._of_host.has_room(host):
+                return False
+        self._by_broker[key] = Listener(host, cluster, broker_address, listener)
+        self._of_host.take(host)
+        return True
+
+    def _remove(self, key: tuple[str, int]) -> Listener | None:
+        known = self._by_broker.pop(key, None)
+        if known is not None:
+            self._of_host.give_back(known.host)
+        return known
+
+    def _remove_gone(self, host: str) -> Listener | None:
+        """Remove the oldest listener whose broker is gone: the peer's own, if it has one."""
+        known = self._by_broker.items()
+        gone = [key for key, one in known if not self._is_registered(one.broker_address)]
+        own = [key for key in gone if self._by_broker[key].host == host]
+        found = own or gone
+        return self._remove(found[0]) if found else None
 
     def forget(self, broker_name: str) -> None:
         """Forget the listener of a broker that will not come back."""
         for key in [key for key in self._by_broker if key[0] == broker_name]:
-            del self._by_broker[key]
+            self._remove(key)
 
     def whole(
         self, clusters: Collection[str], is_registered: Callable[[str], bool]

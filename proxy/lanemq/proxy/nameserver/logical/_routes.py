@@ -5,55 +5,27 @@ Source: RocketMQ 5.0.0-PREVIEW, RouteInfoManager, DefaultRequestProcessor.
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import Final, final
 
-from lanemq.wire.bodies import MASTER_ID, DataVersion, RouteData
+from lanemq.wire.bodies import MASTER_ID, RouteData
 from lanemq.wire.logical import ClientView, serves_java
 
-from ...net._turns import Steps, all_steps
+from ...net._turns import LOOKS_OF_A_STEP, Steps, all_steps
 from ..routes._registration import is_changed
 from ..routes._table import RouteTable
 from ._chains import segments_of
+from ._heard import HeardMasters
 from ._known_topics import SEGMENTS_OF_A_STEP, KnownTopics
 from ._listeners import ListenerAddress, Listeners
 from ._registration import LogicalRegistration
-from ._route_maker import RouteMaker
+from ._room import KEPT_MAX_BYTES, Held
+from ._route_maker import Asker, RouteMaker, flagged
 from ._topic import LogicalTopic
 from ._view import ShownTopic, Status
 
-KEPT_MAX_BYTES: Final = 64 << 20
-"""The most that all brokers' logical queues take; those of further brokers are left out.
-
-They outlive their broker's connection, so no peer's account limits them."""
-
 TOPICS_OF_A_STEP: Final = 32
-"""Topics whose logical queues are looked at in one step, at up to 0.1 ms each."""
-
-
-@final
-class Asker(Enum):
-    """The kind of client that asks for a route."""
-
-    OLD = "old"
-    """A client that knows nothing of logical queues."""
-    FLAGGED = "flagged"
-    """A client that asks for them."""
-    FLAGGED_JAVA = "flagged Java"
-    """A Java client that asks for them; ``serveLogicalQueueToJava`` decides whether it gets
-    them."""
-
-
-@dataclass(slots=True)
-class _Heard:
-    """The last registration of a master that was accepted."""
-
-    address: str
-    connection: Hashable
-    data_version: DataVersion
-    size_bytes: int
+"""Topics whose logical queues are looked at in one step, if they have few segments."""
 
 
 @final
@@ -69,8 +41,8 @@ class LogicalTopics:
         self._routes = routes
         self._topics = KnownTopics(routes)
         self.taking_over = self._topics.taking_over
-        self._heard: dict[str, _Heard] = {}
-        self._listeners = Listeners()
+        self._heard = HeardMasters(routes.is_registered, self._topics.room)
+        self._listeners = Listeners(routes.is_registered)
         self._makers: dict[str, RouteMaker] = {}
         self._unserved: set[str] = set()
 
@@ -104,36 +76,39 @@ class LogicalTopics:
         registration that was overtaken by a later one over the same connection is passed over.
         """
         listener = None if said.report is None else said.report.listener
-        self._listeners.report(
-            said.broker_name,
-            said.broker_id,
-            cluster=said.cluster,
-            broker_address=said.address,
-            listener=listener,
-        )
+        name, address, host = said.broker_name, said.address, said.host
+        if not self._listeners.report(name, said.broker_id, said.cluster, address, listener, host):
+            self._topics.news.append(f"there is no room for the listener of broker {name}")
         if said.broker_id != MASTER_ID or not self._is_news(said, connection, was_known=was_known):
             return
         is_newcomer = said.broker_name not in self._heard
         if said.is_compressed:
-            if said.broker_name in self._topics.brokers_with_segments():
+            if (yield from self._topics.has_segments_of(said.broker_name)):
                 self._topics.news.append(
                     f"broker {said.broker_name} registers in the compressed form, which loses its"
                     " logical queues: set compressedRegister=false"
                 )
             return
-        if is_newcomer and said.queues and self._kept_bytes() + said.size_bytes > KEPT_MAX_BYTES:
+        if said.queues and not self._topics.room.has_room(said, KEPT_MAX_BYTES):
             self._topics.news.append(
-                f"the logical queues of broker {said.broker_name} are left out: those of other"
-                f" brokers take {self._kept_bytes() >> 20} MiB; forget brokers that will not come"
-                " back (lanemq admin forgetBroker)"
+                f"the logical queues of broker {said.broker_name} are left out: those that are"
+                f" known take {self._topics.room.taken_bytes >> 20} MiB; forget brokers that will"
+                " not come back (forgetBroker)"
             )
             return
         wait_until_s = now_s + self.wait_s if is_newcomer else None
         queues = said.queues or {}
-        room = SEGMENTS_OF_A_STEP
+        room, known = SEGMENTS_OF_A_STEP, self._topics.by_name
         for number, name in enumerate(self._scope(said)):
+            if number and number % LOOKS_OF_A_STEP == 0:  # most may be others' topics
+                yield None
+                room = SEGMENTS_OF_A_STEP
+            topic = known.get(name)
+            is_told_of = name in queues or name in said.topics
+            if not is_told_of and (topic is None or said.broker_name not in topic):
+                continue
             more = segments_of(queues.get(name))
-            room -= more
+            room -= more + (0 if topic is None else topic.segments)
             if room < 0 or (number and number % TOPICS_OF_A_STEP == 0):
                 yield None
                 room = SEGMENTS_OF_A_STEP
@@ -143,19 +118,15 @@ class LogicalTopics:
                     broker_name=said.broker_name,
                     cluster=said.cluster,
                     queues=queues[name],
+                    held=Held(said.host, said.sizes.get(name, 0)),
                     report=None if said.report is None else said.report.topics.get(name),
                     wait_until_s=wait_until_s,
                 )
                 yield from self._change(name, report, now_s, more)
-            elif name in self._topics:
+            elif topic is not None:
                 withdraw = partial(LogicalTopic.withdraw, broker_name=said.broker_name)
                 yield from self._change(name, withdraw, now_s)
-        self._heard[said.broker_name] = _Heard(
-            said.address, connection, said.data_version, said.size_bytes
-        )
-
-    def _kept_bytes(self) -> int:
-        return sum(heard.size_bytes for heard in self._heard.values())
+        self._heard.put(said, connection)
 
     def forget_broker(self, broker_name: str, *, now_s: float) -> None:
         """Do ``forget_broker_in_steps`` at once."""
@@ -164,18 +135,21 @@ class LogicalTopics:
     def forget_broker_in_steps(self, broker_name: str, *, now_s: float) -> Steps[None]:
         """Forget the segments and the listener of a broker that will not come back."""
         self._listeners.forget(broker_name)
-        self._heard.pop(broker_name, None)
+        self._heard.forget(broker_name)
         forget = partial(LogicalTopic.forget, broker_name=broker_name)
-        for number, name in enumerate(list(self._topics)):
-            if number and number % TOPICS_OF_A_STEP == 0:
-                yield None
+        for name in list(self._topics):
+            yield None
             yield from self._change(name, forget, now_s)
 
-    def delete_topic(self, name: str, *, cluster: str | None, now_s: float) -> None:
+    def is_wide(self, name: str) -> bool:
+        """Return whether a topic has too many segments for one turn."""
+        return self._topics.is_wide(name)
+
+    def delete_topic(self, name: str, *, cluster: str | None, now_s: float) -> Steps[None]:
         """Delete a topic, in one cluster only if it is given."""
         if name in self._topics:
             withdraw = partial(LogicalTopic.withdraw_cluster, cluster=cluster)
-            all_steps(self._change(name, withdraw, now_s))
+            yield from self._change(name, withdraw, now_s)
 
     def view(self, name: str, *, now_s: float) -> ShownTopic:
         """Return the part of a topic's logical queues that may be shown."""
@@ -186,14 +160,23 @@ class LogicalTopics:
         if not self._topics.is_wide(name):
             return False
         view = self._topics.viewed(name, now_s)
-        is_for_java = view is not None and asker is Asker.FLAGGED_JAVA
-        return view is None or (is_for_java and not self._maker(name).has_for_java(view.queues))
+        return view is None or not self._has_made(name, asker, view)
+
+    def _has_made(self, name: str, asker: Asker, view: ShownTopic) -> bool:
+        """Return whether a route for a client is made of what is there."""
+        is_plain = view.status is not Status.LOGICAL
+        return is_plain or self._maker(name).has_made(asker, view.queues, self._seen_at(name))
+
+    def _seen_at(self, name: str) -> int:
+        """Return the number of brokers at which older clients see a topic."""
+        topic = self._topics.get(name)
+        return 1 if topic is None else topic.brokers or 1  # somewhere, whoever knows where
 
     def view_in_steps(self, name: str, asker: Asker, *, now_s: float) -> Steps[ShownTopic]:
         """Do ``view`` where it ``is_long``; what changes a topic must not run meanwhile."""
         view = yield from self._topics.view_in_steps(name, now_s)
-        if asker is Asker.FLAGGED_JAVA and view.status is Status.LOGICAL:
-            yield partial(self._maker(name).for_java, view.queues)
+        if not self._has_made(name, asker, view):
+            yield partial(self._maker(name).make, asker, view.queues, self._seen_at(name), now_s)
         return view
 
     def _maker(self, name: str) -> RouteMaker:
@@ -238,19 +221,18 @@ class LogicalTopics:
         if asker is Asker.OLD:
             if listener is None or not view.queues:
                 return physical
-            brokers = topic.brokers or 1  # it has to be seen somewhere, whoever knows where
+            brokers = self._seen_at(name)
 
             def listener_of(number: int) -> ListenerAddress | None:
                 return self._listeners.numbered(number, brokers, clusters, is_there)
 
-            route = maker.translated(
-                physical, view.queues, brokers, listener_of, now_s, self.wait_s
-            )
+            made = maker.make(asker, view.queues, brokers, now_s)
+            route = maker.translated(physical, made, listener_of, now_s, self.wait_s)
             self._note_served(name, brokers, is_served=route is not None)
             return route
-        if asker is Asker.FLAGGED_JAVA:
-            return maker.flagged(physical, view.queues, listener, indices, with_numbers=False)
-        return maker.flagged(physical, view.queues, listener, indices, seen_at=topic.brokers)
+        made = maker.make(asker, view.queues, self._seen_at(name), now_s)
+        seen_at = 0 if asker is Asker.FLAGGED_JAVA else topic.brokers
+        return flagged(physical, made, listener, indices, seen_at=seen_at)
 
     def problems(self) -> Mapping[str, tuple[str, ...]]:
         """Return, by topic, the reasons why the last report is not shown as it is."""
@@ -275,10 +257,7 @@ class LogicalTopics:
         known, queues = self._topics, said.queues or {}
         names = dict.fromkeys([name for name in said.topics if name in queues or name in known])
         names |= dict.fromkeys(queues)
-        # Those of 5.0.0-PREVIEW do not say whether they are whole. One that is has the
-        # system's topics too; one about a change has a single topic.
-        is_whole = len(said.topics) > 1 if said.report is None else said.report.is_whole
-        if is_whole:
+        if said.is_whole:
             names |= dict.fromkeys(known)
         return list(names)
 
@@ -288,6 +267,9 @@ class LogicalTopics:
         yield from self._topics.change_in_steps(name, change, now_s, more=more)
         if name not in self._topics:
             self._makers.pop(name, None)
+            self._unserved.discard(name)
+        elif name in self._makers:
+            self._makers[name].forget_made()
 
     def _note_served(self, name: str, brokers: int, *, is_served: bool) -> None:
         if is_served:

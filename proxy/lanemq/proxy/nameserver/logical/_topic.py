@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import final
 
-from lanemq.wire import VIRTUAL_BROKERS_MAX, queue_ids
-from lanemq.wire.bodies import QueueData
+from lanemq.wire import VIRTUAL_BROKERS_MAX
 from lanemq.wire.logical import (
     Chain,
     ClientView,
@@ -21,8 +20,10 @@ from lanemq.wire.logical import (
     TopicReport,
 )
 
-from ._chains import doubtful_segments, judge, queues_of, segments_of
-from ._history import History, reported_gaps
+from ._chains import doubtful_segments, judge, own_queues, queues_of, segments_of
+from ._history import History, Past, reported_gaps
+from ._room import Held
+from ._unmapped import UnmappedQueues
 from ._view import PLAIN, Facts, Reported, ShownTopic, Status
 
 
@@ -33,15 +34,14 @@ class LogicalTopic:
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self._reported: dict[str, Reported] = {}
+        self.held: dict[str, Held] = {}
+        """The memory of each broker's segments, also taken back ones until a view is complete."""
         self._wait_until_s: float | None = None
         self._forget_history()
 
     def _forget_history(self) -> None:
         self._shown: dict[int, Chain] | None = None
-        self._index_of_queue: dict[tuple[str, int], int] = {}
-        self._arrived: set[str] = set()
-        self._left_out: set[tuple[str, int]] = set()
-        self._unmapped: set[str] = set()
+        self._unmapped = UnmappedQueues()
         self._takes_gaps_as_found = False
         self._history = History()
         self._brokers = 0
@@ -50,10 +50,8 @@ class LogicalTopic:
         """Return a copy, which can be changed while this one is looked at."""
         copied = copy.copy(self)
         copied._reported = dict(self._reported)
-        copied._index_of_queue = dict(self._index_of_queue)
-        copied._arrived = set(self._arrived)
-        copied._left_out = set(self._left_out)
-        copied._unmapped = set(self._unmapped)
+        copied.held = dict(self.held)
+        copied._unmapped = self._unmapped.copy()
         copied._history = self._history.copy()
         return copied
 
@@ -66,6 +64,7 @@ class LogicalTopic:
         queues: LogicalQueues,
         report: TopicReport | None,
         *,
+        held: Held,
         wait_until_s: float | None = None,
     ) -> None:
         """Take a broker's report of all its segments of the topic; others' in ``queues`` are
@@ -75,32 +74,31 @@ class LogicalTopic:
         others with the topic that have not registered yet, so if the topic was not known,
         nobody is shown anything until then.
         """
-        own = LogicalQueues(
-            Chain(
-                chain.index,
-                (s for s in chain if s.broker_name == broker_name and s.topic == self.topic),
-            )
-            for chain in queues.values()
-        )
+        own = own_queues(queues, broker_name, self.topic)
         if wait_until_s is not None and own:
             if not self.broker_names:
                 self._wait_until_s = wait_until_s
-            self._arrived.add(broker_name)
-        self._forget_segments(broker_name, keep={segment.key for segment in own.segments})
-        self._reported[broker_name] = Reported(cluster, own, report, segments_of(own))
-        for segment in own.segments:
-            self._index_of_queue[broker_name, segment.queue_id] = segment.logical_index
+            self._unmapped.arrived([broker_name])
+        lost = self._forget_segments(broker_name, keep={segment.key for segment in own.segments})
+        self._unmapped.note_removed(broker_name, lost, len(own))
+        self._reported[broker_name] = Reported(cluster, own, report, segments_of(own), held)
+        before_bytes = self.held[broker_name].size_bytes if broker_name in self.held else 0
+        self.held[broker_name] = held._replace(size_bytes=max(held.size_bytes, before_bytes))
 
     def withdraw(self, broker_name: str) -> None:
-        """Note that a broker has the topic without logical queues, or not at all any more."""
+        """Note that a broker has the topic without logical queues, or no longer."""
         if broker_name in self._reported:
             self._forget_segments(broker_name, keep=set())
+            self._unmapped.withdraw(broker_name)
             del self._reported[broker_name]
+
+    def __contains__(self, broker_name: str) -> bool:
+        return broker_name in self._reported
 
     def forget(self, broker_name: str) -> None:
         """Forget a broker that an operator has given up; segments missing then are gone."""
         self.withdraw(broker_name)
-        self._unmapped.discard(broker_name)
+        self._unmapped.stop_waiting_for(broker_name)
         self._takes_gaps_as_found = True
 
     def withdraw_cluster(self, cluster: str | None) -> None:
@@ -169,32 +167,37 @@ class LogicalTopic:
         if not self.broker_names or not (is_waiting or self.has_segments):
             self._wait_until_s = None
             self._forget_history()
+            self._hold_reported()
             return PLAIN
         if not is_waiting and self._wait_until_s is not None:
             # A broker that could report the missing segments has had the time to.
             self._wait_until_s, self._takes_gaps_as_found = None, True
-            self._arrived |= self._reported.keys()
+            self._unmapped.arrived(self._reported)
         live = LogicalQueues.of(s for r in self._reported.values() for s in r.queues.segments)
         if self._takes_gaps_as_found:
             self._takes_gaps_as_found = False
             self._history.take_as_found(live.values())
-        self._leave_out_unmapped(facts)
+        self._unmapped.leave_out(facts, self._reported)
+        self._unmapped.keep_former_of(live, self._shown or ())
+        self._history.keep_that_of(live, self._shown or ())
         chains, problems = self._judged(live, facts)
         missing = self._missing(facts, live)
-        if self._shown is None:
-            missing += self._missing_with_brokers(facts)
         missing += [f"nothing of logical queue {i} can be shown" for i in live if i not in chains]
         found = (*problems, *missing)
         if is_waiting:
             return ShownTopic(Status.NOT_YET, problems=found)
         if not missing:
             self._shown = chains
+            self._hold_reported()
         elif self._shown is None:
             return ShownTopic(Status.PLAIN, problems=found)
         else:
             used = queues_of(live)
             self._shown = {i: chains.get(i) or self._left_of(i, used) for i in self._shown}
-        return ShownTopic(Status.LOGICAL, self._addressed(facts), found)
+        return ShownTopic(Status.LOGICAL, facts.addressed(self._shown), found)
+
+    def _hold_reported(self) -> None:
+        self.held = {name: reported.held for name, reported in self._reported.items()}
 
     def _judged(
         self, live: Mapping[int, Chain], facts: Facts
@@ -205,11 +208,12 @@ class LogicalTopic:
         used = queues_of(live)
         for index, chain in live.items():
             before = (self._shown or {}).get(index, Chain(index))
+            past = self._history.of(before, gaps[index])
             judged = judge(
                 chain,
                 has_master=lambda name: facts.master_address(name) is not None,
-                follows=partial(self._history.follows, before),
-                is_known_gap=partial(self._is_known_gap, gaps[index], before),
+                follows=past.follows,
+                is_known_gap=partial(self._is_known_gap, past),
                 is_doubtful=doubtful.__contains__,
             )
             if judged.problem is not None:
@@ -218,14 +222,10 @@ class LogicalTopic:
                 chains[index] = best
         return chains, problems
 
-    def _is_known_gap(
-        self, gaps: list[tuple[int, int]], shown: Chain, before: Segment | None, after: Segment
-    ) -> bool:
+    def _is_known_gap(self, past: Past, before: Segment | None, after: Segment) -> bool:
         # A broker of 5.0.0-PREVIEW cannot say that an operator forced its first offset.
         is_mute = self._reported[after.broker_name].report is None
-        if is_mute and self._history.follows(shown, before, after):
-            return True
-        return self._history.is_known_gap(shown.index, before, after, gaps)
+        return (is_mute and past.follows(before, after)) or past.is_known_gap(before, after)
 
     def _left_of(self, index: int, used: set[tuple[str, int]]) -> Chain:
         """Return the segments of a logical queue that clients know, as far as nothing contradicts
@@ -234,11 +234,9 @@ class LogicalTopic:
         return Chain(index, (s for s in shown if (s.broker_name, s.queue_id) not in used))
 
     def _missing(self, facts: Facts, live: Mapping[int, Chain]) -> list[str]:
-        """Return the queues of registered brokers that should be in a logical queue and are not."""
-        unmapped = {n: self._unmapped_at(n, data, live) for n, data in facts.queue_datas.items()}
-        self._unmapped -= unmapped.keys()
-        self._unmapped |= {name for name, found in unmapped.items() if found}
-        missing = [problem for found in unmapped.values() for problem in found]
+        """Return what should be in a logical queue and is not."""
+        is_shown = self._shown is not None
+        missing = self._unmapped.missing(facts, live, self._reported, is_shown=is_shown)
         # A broker of lanemq lists a logical queue without segments if others have some.
         listed = {i for found in self._reported.values() if found.report for i in found.queues}
         missing += [
@@ -248,60 +246,11 @@ class LogicalTopic:
         ]
         return missing
 
-    def _unmapped_at(self, name: str, data: QueueData, live: Mapping[int, Chain]) -> list[str]:
-        count = data.queue_count
-        if count == 0:
-            return []
-        reported = self._reported.get(name)
-        if reported is None:
-            return [f"broker {name} has not reported logical queues"]
-        mapped = {segment.queue_id for segment in reported.queues.segments}
-        return [
-            f"queue {queue_id} of broker {name} is in no logical queue"
-            for queue_id in queue_ids(count)
-            if queue_id not in mapped
-            and (name, queue_id) not in self._left_out
-            # A queue that was in a logical queue which still exists has been removed.
-            and self._index_of_queue.get((name, queue_id)) not in live
-        ]
-
-    def _missing_with_brokers(self, facts: Facts) -> list[str]:
-        """Return brokers that went before their queues were mapped, and have not come back without
-        the topic.
-
-        A client that is shown logical queues then would not see theirs, even when they are back.
-        """
-        here = facts.queue_datas.keys()
-        away = {n for n in self._unmapped - here if facts.master_address(n) is None}
-        self._unmapped &= away | here
-        return [f"broker {n} is away, and had queues in no logical queue" for n in sorted(away)]
-
-    def _addressed(self, facts: Facts) -> LogicalQueues:
-        """Return the view with the brokers' present addresses."""
-
-        def addressed(segment: Segment) -> Segment:
-            address = facts.master_address(segment.broker_name)
-            if address is None or address == segment.broker_address:
-                return segment
-            return segment.with_address(address)
-
-        shown = self._shown or {}
-        return LogicalQueues(Chain(index, map(addressed, chain)) for index, chain in shown.items())
-
-    def _forget_segments(self, broker_name: str, keep: set[SegmentKey]) -> None:
-        """Drop a broker's segments, in whatever logical queue, but for those to come."""
+    def _forget_segments(self, broker_name: str, keep: set[SegmentKey]) -> list[Segment]:
+        """Drop a broker's segments, in whatever logical queue, but for those to come; returns
+        them."""
         reported = self._reported.get(broker_name)
-        for segment in () if reported is None else reported.queues.segments:
-            if segment.key not in keep:
-                self._history.removed(segment)
-
-    def _leave_out_unmapped(self, facts: Facts) -> None:
-        """Leave out queues for which a broker came without segments: swept before, or left out for
-        good."""
-        for name in self._arrived & facts.queue_datas.keys():
-            reported = self._reported.get(name)
-            if reported is not None and reported.queues:
-                unmapped = set(queue_ids(facts.queue_datas[name].queue_count))
-                unmapped -= {segment.queue_id for segment in reported.queues.segments}
-                self._left_out |= {(name, queue_id) for queue_id in unmapped}
-        self._arrived.clear()
+        known = () if reported is None else reported.queues.segments
+        lost = [segment for segment in known if segment.key not in keep]
+        self._history.removed(lost)
+        return lost

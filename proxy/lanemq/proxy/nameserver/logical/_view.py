@@ -6,7 +6,9 @@ from enum import Enum
 from typing import final
 
 from lanemq.wire.bodies import QueueData
-from lanemq.wire.logical import LogicalQueues, TopicReport
+from lanemq.wire.logical import Chain, LogicalQueues, Segment, TopicReport
+
+from ._room import Held
 
 
 @final
@@ -30,6 +32,17 @@ class Facts:
     master_address: Callable[[str], str | None]
     """Returns the address of the master of a broker name; None if none is registered."""
 
+    def addressed(self, chains: Mapping[int, Chain]) -> LogicalQueues:
+        """Return chains with the brokers' present addresses."""
+
+        def addressed(segment: Segment) -> Segment:
+            address = self.master_address(segment.broker_name)
+            if address is None or address == segment.broker_address:
+                return segment
+            return segment.with_address(address)
+
+        return LogicalQueues(Chain(index, map(addressed, chain)) for index, chain in chains.items())
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,7 @@ class Reported:
     report: TopicReport | None
     segments: int
     """The number of its segments, and of its chains without any."""
+    held: Held
 
 
 PLAIN = ShownTopic(Status.PLAIN)

@@ -6,7 +6,26 @@ Source: RocketMQ 4.9.8, RouteInfoManager.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from lanemq.wire.bodies import DataVersion, TopicConfig
+
+
+class RegisteredTopic(msgspec.Struct, frozen=True, gc=False):
+    """The members of a ``TopicConfig`` that routes have. A registration may bring very many, of
+    which no collection of garbage should walk over each."""
+
+    topic_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int
+
+    @classmethod
+    def of(cls, topic: TopicConfig) -> "RegisteredTopic":
+        """Return these members of ``topic``."""
+        read, write = topic.read_queue_nums, topic.write_queue_nums
+        return cls(topic.topic_name, read, write, topic.perm, topic.topic_sys_flag)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +43,7 @@ class Registration:
     """Address from which its slaves would replicate."""
     data_version: DataVersion
     """Version that changes when any of its topics does."""
-    topics: Sequence[TopicConfig] = ()
+    topics: Sequence[TopicConfig | RegisteredTopic] = ()
     """The topics: all, or only those that changed."""
     filter_servers: Sequence[str] | None = None
     """Filter servers; None from brokers too old to have any; empty means that there are none

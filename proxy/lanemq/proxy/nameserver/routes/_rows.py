@@ -3,14 +3,18 @@
 A broker may have some ten thousand rows, so no call walks over all of them: rows of a broker that
 has left are passed over from then on, and removed a few at a time by later calls; a permission that
 changes for all rows of a broker is noted at the broker, and applied to a row when it is read.
+
+Nor does a collection of garbage, which holds the whole process while it walks over all containers:
+rows are none, and a dict of rows alone is not looked into.
 """
 
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import replace
 from typing import Final, final
 
-from lanemq.wire import Permission
+import msgspec
+
+from lanemq.wire import KV_PREFIX, TOPIC_QUEUES_MAX, Permission, queue_ids
 from lanemq.wire.bodies import QueueData
 
 ROW_BYTES: Final = 512
@@ -24,18 +28,27 @@ TOPIC_ROWS: Final = 8
 SWEPT_AT_ONCE: Final = 8
 """Rows of brokers that have left which one call removes, for each row that it looks at."""
 
+_QUEUES: Final = queue_ids(TOPIC_QUEUES_MAX)
+
+
+def bounded(queues: int) -> int:
+    """Return the number of queues that clients are told of where a broker says ``queues``."""
+    return queues if queues in _QUEUES else len(queue_ids(queues))
+
 
 @final
 class Owner:
     """A broker name with its rows, from its first registration to the end of its last address."""
 
-    __slots__ = ("_opened", "_wiped", "changes", "is_here", "name", "size_bytes", "topics")
+    __slots__ = ("_opened", "_wiped", "changes", "is_here", "logs", "name", "size_bytes", "topics")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_here = True
         self.topics: dict[str, None] = {}
         """The topics of its rows."""
+        self.logs: dict[str, None] = {}
+        """Of these, the logs of keys."""
         self.size_bytes = 0
         """The size of its rows in memory, about."""
         self.changes = 0
@@ -62,20 +75,36 @@ class Owner:
 
 
 @final
-class _Row:
-    __slots__ = ("_queue", "_since", "owner")
+class Row(msgspec.Struct, eq=False, gc=False):
+    """The queues of a topic at one broker. It refers to no row, so nothing else frees it."""
 
-    def __init__(self, queue: QueueData, owner: Owner) -> None:
-        self.owner = owner
-        self._queue = queue
-        self._since = owner.changes
+    owner: Owner
+    read_queue_nums: int
+    write_queue_nums: int
+    topic_sys_flag: int
+    _perm: int
+    """The permission that it had after the changes of all its broker's, up to ``_since``."""
+    _since: int
+    _shown: QueueData | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """True until its broker has left."""
+        return self.owner.is_here
 
     def queue(self) -> QueueData:
-        owner = self.owner
-        if self._since != owner.changes:
-            self._queue = replace(self._queue, perm=owner.perm(self._queue.perm, self._since))
-            self._since = owner.changes
-        return self._queue
+        """Return the queues as routes have them; they are made when they are asked for."""
+        owner, shown = self.owner, self._shown
+        if shown is None or self._since != owner.changes:
+            self._perm, self._since = owner.perm(self._perm, self._since), owner.changes
+            shown = self._shown = QueueData(
+                broker_name=owner.name,
+                read_queue_nums=self.read_queue_nums,
+                write_queue_nums=self.write_queue_nums,
+                perm=self._perm,
+                topic_sys_flag=self.topic_sys_flag,
+            )
+        return shown
 
 
 @final
@@ -83,7 +112,7 @@ class Rows:
     """The rows of all brokers."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, dict[str, _Row]] = {}
+        self._rows: dict[str, dict[str, Row]] = {}
         self._count = 0
         self._leaving: deque[Owner] = deque()
 
@@ -96,14 +125,17 @@ class Rows:
         """True if one step of ``matching`` looks at everything."""
         return self._count + TOPIC_ROWS * len(self._rows) <= ROWS_LOOKED_AT
 
-    def put(self, owner: Owner, topic: str, queue: QueueData) -> None:
+    def put(self, topic: str, row: Row) -> None:
         """Add or replace the row of a broker that is here."""
+        owner = row.owner
         if topic not in owner.topics:
             owner.topics[topic] = None
             owner.size_bytes += ROW_BYTES + len(topic)
+            if topic.startswith(KV_PREFIX):
+                owner.logs[topic] = None
         rows = self._rows.setdefault(topic, {})
         self._count += owner.name not in rows
-        rows[owner.name] = _Row(queue, owner)
+        rows[owner.name] = row
         if self._leaving:
             self._sweep(SWEPT_AT_ONCE)
 
@@ -111,6 +143,7 @@ class Rows:
         """Remove one row of a broker, if there is one."""
         if topic in owner.topics:
             del owner.topics[topic]
+            owner.logs.pop(topic, None)
             owner.size_bytes -= ROW_BYTES + len(topic)
             self._drop(owner, topic)
 
@@ -128,9 +161,9 @@ class Rows:
         return found
 
     def matching(
-        self, wanted: Callable[[str, Mapping[str, QueueData]], bool]
+        self, wanted: Callable[[str, Mapping[str, Row]], bool]
     ) -> Generator[None, None, list[str]]:
-        """Find the topics that are ``wanted``, by their names and queues, in steps."""
+        """Find the topics that are ``wanted``, by their names and rows, in steps."""
         found: list[str] = []
         looked_at = 0
         for topic in list(self._rows):
@@ -139,8 +172,8 @@ class Rows:
                 yield
                 looked_at, rows = 0, self._rows.get(topic, {})
             looked_at += TOPIC_ROWS + len(rows)
-            queues = {name: row.queue() for name, row in rows.items() if row.owner.is_here}
-            if queues and wanted(topic, queues):
+            here = {name: row for name, row in rows.items() if row.is_here}
+            if here and wanted(topic, here):
                 found.append(topic)
         return found
 

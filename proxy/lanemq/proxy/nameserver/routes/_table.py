@@ -6,10 +6,10 @@ any hashable value that stands for it.
 Source: RocketMQ 4.9.8, RouteInfoManager.
 """
 
-from collections.abc import Callable, Generator, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 from typing import Final, final
 
-from lanemq.wire import KV_PREFIX, TOPIC_QUEUES_MAX, queue_ids
+from lanemq.wire import KV_PREFIX
 from lanemq.wire.bodies import (
     MASTER_ID,
     ClusterInfo,
@@ -22,14 +22,14 @@ from lanemq.wire.bodies import (
 from ...net._turns import all_steps
 from ._broker_shares import BrokerShares
 from ._brokers import Alive, Broker
-from ._registration import MasterAddresses, Registration, is_changed
-from ._rows import ROWS_OF_A_STEP, Owner, Rows
+from ._registration import MasterAddresses, RegisteredTopic, Registration, is_changed
+from ._rows import ROWS_OF_A_STEP, Owner, Row, Rows, bounded
 
 BROKER_BYTES: Final = 2048
+BROKERS_OF_A_STEP: Final = 64
+"""Brokers that one step looks at, of which each may have to be removed, and named in the log."""
 FILTER_SERVERS_MAX: Final = 64
 """Most filter servers of one broker: all are in the route of each of its topics."""
-
-_QUEUES: Final = queue_ids(TOPIC_QUEUES_MAX)
 
 
 @final
@@ -54,6 +54,11 @@ class RouteTable:
     def is_quick(self) -> bool:
         """True if ``matching`` has one step only."""
         return self._rows.is_quick
+
+    @property
+    def registered(self) -> int:
+        """The number of addresses under which brokers are registered."""
+        return len(self._alive)
 
     def no_room(self, address: str, *, connection: Hashable, host: str) -> str | None:
         """Return why no further broker may register over a connection of a peer; None if it may."""
@@ -144,12 +149,16 @@ class RouteTable:
             self._remove_address(address)
         return gone
 
-    def expire(self, *, now_s: float, timeout_s: float) -> list[str]:
-        """Forget every broker not heard from for longer than ``timeout_s``; returns addresses."""
-        gone = [a for a, alive in self._alive.items() if now_s - alive.heard_s > timeout_s]
-        for address in gone:
-            self._remove_address(address)
-        return gone
+    def expire(self, *, now_s: float, timeout_s: float) -> Iterator[list[str]]:
+        """Forget every broker not heard from for longer than ``timeout_s``, in steps; iterates over
+        the addresses of each step."""
+        addresses = list(self._alive)
+        for begin in range(0, len(addresses), BROKERS_OF_A_STEP):
+            some, alive = addresses[begin : begin + BROKERS_OF_A_STEP], self._alive
+            gone = [a for a in some if a in alive and now_s - alive[a].heard_s > timeout_s]
+            for address in gone:
+                self._remove_address(address)
+            yield gone
 
     def data_version(self, address: str) -> DataVersion | None:
         """Return the data version of the last registration from ``address``."""
@@ -240,12 +249,12 @@ class RouteTable:
 
     def topics_in_steps(self) -> Generator[None, None, list[str]]:
         """Do ``topics`` in steps of some thousand rows."""
-        return self.matching(lambda topic, queues: not topic.startswith(KV_PREFIX))
+        return self.matching(lambda topic, rows: not topic.startswith(KV_PREFIX))
 
     def matching(
-        self, wanted: Callable[[str, Mapping[str, QueueData]], bool]
+        self, wanted: Callable[[str, Mapping[str, Row]], bool]
     ) -> Generator[None, None, list[str]]:
-        """Find the topics that are ``wanted``, by their names and queues, in such steps."""
+        """Find the topics that are ``wanted``, by their names and rows, in such steps."""
         return self._rows.matching(wanted)
 
     def brokers_of(self, cluster: str) -> set[str]:
@@ -255,8 +264,7 @@ class RouteTable:
     def logs_at(self, broker_name: str) -> list[str]:
         """Return the logs of keys that a broker has."""
         broker = self._brokers.get(broker_name)
-        topics = () if broker is None else broker.rows.topics
-        return [topic for topic in topics if topic.startswith(KV_PREFIX)]
+        return [] if broker is None else list(broker.rows.logs)
 
     def system_topics(self) -> tuple[list[str], str | None]:
         """Return the topics named like clusters and brokers, and the address of some broker to ask
@@ -274,18 +282,15 @@ class RouteTable:
         broker = self._brokers[alive.broker_name]
         rows_bytes = broker.rows.size_bytes if broker.addresses.get(MASTER_ID) == address else 0
         filters = self._filter_servers.get(address, ())
-        return BROKER_BYTES + rows_bytes + sum(len(name) + 100 for name in filters)
+        names_bytes = len(address) + len(alive.broker_name) + len(broker.cluster)
+        names_bytes += len(alive.ha_address) + sum(len(name) + 100 for name in filters)
+        return BROKER_BYTES + rows_bytes + names_bytes
 
-    def _put_topic(self, rows: Owner, topic: TopicConfig) -> None:
+    def _put_topic(self, rows: Owner, topic: TopicConfig | RegisteredTopic) -> None:
         self.changes += 1
-        queue = QueueData(
-            broker_name=rows.name,
-            read_queue_nums=_bounded(topic.read_queue_nums),
-            write_queue_nums=_bounded(topic.write_queue_nums),
-            perm=topic.perm,
-            topic_sys_flag=topic.topic_sys_flag,
-        )
-        self._rows.put(rows, topic.topic_name, queue)
+        read, write = bounded(topic.read_queue_nums), bounded(topic.write_queue_nums)
+        row = Row(rows, read, write, topic.topic_sys_flag, topic.perm, rows.changes)
+        self._rows.put(topic.topic_name, row)
 
     def _forget(self, address: str) -> None:
         self._shares.give_back(address)
@@ -303,7 +308,3 @@ class RouteTable:
             return
         del self._brokers[name]
         self._rows.leave(broker.rows)
-
-
-def _bounded(queues: int) -> int:
-    return queues if queues in _QUEUES else len(queue_ids(queues))

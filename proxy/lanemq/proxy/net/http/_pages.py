@@ -26,7 +26,7 @@ class Pages:
         self._families = families
         self._why_not_ready = why_not_ready
         self._rendering = trio.Lock()
-        self._kept: tuple[float, bytes] | None = None
+        self._kept: tuple[float, list[bytes]] | None = None
 
     def routes(self) -> Mapping[str, Route]:
         """Return the pages by their paths."""

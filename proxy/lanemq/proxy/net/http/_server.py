@@ -1,18 +1,24 @@
 """A small HTTP/1.1 server for GET and HEAD, over h11.
 
+Pages are for requests to an address, to ``localhost`` or to names that an operator gave: a site
+whose name leads to this server, by DNS, gets nothing through a browser that can reach it.
+
 Whoever connects can cost little: connections, the size of a request, its time, and the number of
 requests on one connection are bounded, and no request has a body.
 """
 
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import Final, NamedTuple, final
 
 import h11
 import trio
 
 from lanemq.local import get_logger
+
+from ..limits._quotas import PeerQuota
 
 LOGGER = get_logger("lanemq.proxy.http", by_peers=True)
 
@@ -27,13 +33,17 @@ REQUESTS_MAX: Final = 1000
 """Requests on one connection."""
 RECEIVE_BYTES: Final = 4096
 TEXT: Final = "text/plain; charset=utf-8"
+UNKNOWN_NAME: Final = (
+    b"this server is not known by that name: use its address, or start it with --http-name NAME\n"
+)
 
 
 class Page(NamedTuple):
     """An answer."""
 
     status: HTTPStatus
-    body: bytes
+    body: bytes | Sequence[bytes]
+    """In parts where it is long: they leave one after the other, and are not copied."""
     content_type: str = TEXT
 
 
@@ -42,12 +52,13 @@ Route = Callable[[], Awaitable[Page]]
 
 @final
 class HttpServer:
-    """Serves pages at paths."""
+    """Serves pages at paths, to requests for addresses, ``localhost`` and ``names``."""
 
-    def __init__(self, routes: Mapping[str, Route]) -> None:
+    def __init__(self, routes: Mapping[str, Route], names: Iterable[str] = ()) -> None:
         self._routes = routes
-        self.connections = 0
-        """The number of open connections."""
+        self._names = {"localhost", *map(str.lower, names)}
+        self.connections = PeerQuota[str](CONNECTIONS_MAX, share=1)
+        """The open connections by address: one gets half of those that others leave."""
 
     async def serve(
         self,
@@ -63,10 +74,11 @@ class HttpServer:
 
     async def serve_stream(self, stream: trio.abc.Stream) -> None:
         """Serve one connection to its end."""
-        if self.connections >= CONNECTIONS_MAX:
+        host = _host(stream)
+        if not self.connections.has_room(host):
             await trio.aclose_forcefully(stream)
             return
-        self.connections += 1
+        self.connections.take(host)
         try:
             async with stream:
                 await self._serve(stream)
@@ -75,7 +87,7 @@ class HttpServer:
         except Exception:
             LOGGER.exception("an HTTP request failed")
         finally:
-            self.connections -= 1
+            self.connections.give_back(host)
 
     async def _serve(self, stream: trio.abc.Stream) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
@@ -99,7 +111,8 @@ class HttpServer:
             if connection.states[h11.SERVER] not in (h11.IDLE, h11.SEND_RESPONSE):
                 return
             with trio.fail_after(WRITE_S):
-                await stream.send_all(_encoded(connection, page, is_head=is_head, closes=closes))
+                for part in _encoded(connection, page, is_head=is_head, closes=closes):
+                    await stream.send_all(part)
             if closes or set(connection.states.values()) != {h11.DONE}:
                 return
             connection.start_next_cycle()
@@ -107,12 +120,26 @@ class HttpServer:
     async def _answer(self, request: h11.Request) -> Page:
         if request.method not in (b"GET", b"HEAD"):
             return Page(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET and HEAD\n")
+        if not all(
+            map(self._is_own, (value for name, value in request.headers if name == b"host"))
+        ):
+            return Page(HTTPStatus.MISDIRECTED_REQUEST, UNKNOWN_NAME)
         path = request.target.split(b"?", 1)[0].decode("ascii", "replace")
         route = self._routes.get(path)
         if route is None:
             paths = " ".join(sorted(self._routes))
             return Page(HTTPStatus.NOT_FOUND, f"there are: {paths}\n".encode())
         return await route()
+
+    def _is_own(self, host: bytes) -> bool:
+        """Return whether the ``Host`` of a request, with or without a port, is this server."""
+        text = host.decode("latin-1").lower()
+        name = text[1:].partition("]")[0] if text[:1] == "[" else text.partition(":")[0]
+        try:
+            ip_address(name)
+        except ValueError:
+            return name.removesuffix(".") in self._names
+        return True
 
 
 async def _request(connection: h11.Connection, stream: trio.abc.Stream) -> h11.Request | None:
@@ -137,10 +164,23 @@ def _has_body(request: h11.Request) -> bool:
     return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
 
 
-def _encoded(connection: h11.Connection, page: Page, *, is_head: bool, closes: bool) -> bytes:
+def _host(stream: trio.abc.Stream) -> str:
+    """Return the address of a peer; "" where there is none."""
+    if not isinstance(stream, trio.SocketStream):
+        return ""
+    try:
+        return str(stream.socket.getpeername()[0])
+    except OSError:  # gone already
+        return ""
+
+
+def _encoded(
+    connection: h11.Connection, page: Page, *, is_head: bool, closes: bool
+) -> Iterator[bytes]:
+    body = [page.body] if isinstance(page.body, bytes) else page.body
     headers = [
         ("Content-Type", page.content_type),
-        ("Content-Length", str(len(page.body))),
+        ("Content-Length", str(sum(map(len, body)))),
         ("Cache-Control", "no-store"),
         ("X-Content-Type-Options", "nosniff"),
     ]
@@ -149,8 +189,10 @@ def _encoded(connection: h11.Connection, page: Page, *, is_head: bool, closes: b
     if closes:
         headers.append(("Connection", "close"))
     response = h11.Response(status_code=page.status, reason=page.status.phrase, headers=headers)
-    parts = [connection.send(response)]
-    if not is_head:
-        parts.append(connection.send(h11.Data(data=page.body)))
-    parts.append(connection.send(h11.EndOfMessage()))
-    return b"".join(part for part in parts if part)
+    head = connection.send(response) or b""
+    if is_head or len(body) != 1:
+        yield head
+        head = b""
+    for part in () if is_head else body:
+        yield head + (connection.send(h11.Data(data=part)) or b"")
+    connection.send(h11.EndOfMessage())

@@ -27,7 +27,8 @@ class Limits:
     answered with SYSTEM_BUSY at once."""
 
     in_flight_total: int = 65536
-    """The same for the whole process; a connection has its share of it (``has_share``)."""
+    """The same for the whole server; a connection and an address have their shares of it
+    (``has_share``)."""
 
     in_flight_pause_bytes: int = 32 << 20
     """Bytes of waiting requests above which nothing more is read from their connection."""

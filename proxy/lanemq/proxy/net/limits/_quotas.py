@@ -46,10 +46,20 @@ class PeerQuota(Generic[OwnerT]):
         """Return whether there is one more place for an owner."""
         return has_share(self.held_by(owner), self.most - self._taken, self._share)
 
-    def take(self, owner: OwnerT) -> None:
-        """Take a place, whether or not ``has_room`` says so."""
-        self._held[owner] += 1
-        self._taken += 1
+    def room(self, owner: OwnerT) -> int:
+        """Return how many more places there are for an owner, one after the other."""
+        held, free = self.held_by(owner), self.most - self._taken
+        places = max(0, int((free - held * self._share) / (1 + self._share)))
+        while places and not has_share(held + places - 1, free - places + 1, self._share):
+            places -= 1  # shares are fractions, and not exact
+        while has_share(held + places, free - places, self._share):
+            places += 1
+        return places
+
+    def take(self, owner: OwnerT, places: int = 1) -> None:
+        """Take places, whether or not there is room."""
+        self._held[owner] += places
+        self._taken += places
 
     def give_back(self, owner: OwnerT) -> None:
         """Give back a place of an owner."""

@@ -1,5 +1,6 @@
 """The checks of a request before anything is kept of it."""
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from lanemq.wire import Refused, RemoteProtocolError, ResponseCode
@@ -10,7 +11,9 @@ from lanemq.wire.kv import (
     ONE_STEP,
     PARTITIONS_MAX,
     SEQUENCE_MAX,
+    Action,
     OpType,
+    Step,
     client_problem,
     decode_compact,
     decode_drop,
@@ -47,8 +50,16 @@ SHRINKING: Final = frozenset(
         OpType.DROP,
         OpType.ALIVE,
         OpType.REVOKE,
+        OpType.COMPACT,
     }
 )
+"""The operations that are taken where memory is full: no entry follows from them."""
+_ACTIONS: Final = {
+    OpType.PUT: (Action.PUT,),
+    OpType.DELETE: (Action.DELETE,),
+    OpType.CAS: (Action.PUT, Action.DELETE),
+}
+"""The actions of operations with one step; a batch has all."""
 DURING_IMPORT: Final = frozenset(
     {OpType.LOAD, OpType.IMPORT, OpType.IMPORTED, OpType.CLEAR, OpType.CREATE, OpType.DROP}
 )
@@ -93,10 +104,7 @@ def checked_write(header: KvWrite, body: bytes) -> Checked:
 
 def _checked_body(op_type: str, body: bytes) -> Checked:
     if op_type == OpType.LOAD:
-        count = len(decode_load(body))
-        if count > LOAD_ENTRIES_MAX:
-            remark = f"a load has {LOAD_ENTRIES_MAX} entries at most, not {count}"
-            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+        decode_load(body, most=LOAD_ENTRIES_MAX)
         return Checked(None, of_lease=False)
     if op_type in OF_LEASES:
         decode_terms(op_type, body)
@@ -109,8 +117,21 @@ def _checked_body(op_type: str, body: bytes) -> Checked:
         return Checked(None, of_lease=False)
     is_txn = op_type == OpType.TXN
     steps = decode_txn(body).steps if is_txn else decode_steps(op_type, body)
+    _check_actions(op_type, steps)
     key = steps[0].key if op_type in ONE_STEP else None
     return Checked(key, any(step.ttl_ms < 0 for step in steps))
+
+
+def _check_actions(op_type: str, steps: Iterable[Step]) -> None:
+    """Check what decoders of the log cannot, since older records have it. Raises ``Refused``."""
+    allowed = _ACTIONS.get(op_type)
+    for step in steps:
+        if allowed is not None and step.action not in allowed:
+            remark = f"the operation {op_type} has no step {step.action.name}"
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+        if step.action is Action.CHECK and step.value:
+            remark = "a step or operation that only compares or reads has no value"
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
 
 
 def check_place(partition: int, partitions: int) -> None:

@@ -11,7 +11,7 @@ from lanemq.storage.kv import Frozen, KvState, SnapshotGone, read_entry, read_pa
 from lanemq.wire import Refused, RemoteProtocolError, ResponseCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import KvGet, KvMultiGet, KvScan
-from lanemq.wire.kv import STEPS_MAX, VALUE_BYTES_MAX, Entry, check_key, partition_name
+from lanemq.wire.kv import VALUE_BYTES_MAX, Entry, check_key, decode_keys, partition_name
 
 from ...net._page_turns import Turns
 from ...net._session import Session
@@ -21,7 +21,6 @@ from ._result import KvResult
 from ._snapshots import NEW, Snapshots
 
 CONSISTENCIES: Final = frozenset({"linearizable", "local"})
-_KEYS: Final = msgspec.msgpack.Decoder(list[bytes])
 
 
 @final
@@ -52,13 +51,9 @@ class Pages:
         be read in one turn."""
         check_consistency(header.consistency)
         try:
-            keys = _KEYS.decode(frame.body)
-        except msgspec.MsgspecError as error:
-            remark = f"the keys cannot be read: {error}"
-            raise Refused(ResponseCode.INVALID_PARAMETER, remark) from error
-        if len(keys) > STEPS_MAX:
-            remark = f"{len(keys)} keys are asked for, at most {STEPS_MAX} are taken"
-            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+            keys = decode_keys(frame.body)
+        except RemoteProtocolError as error:
+            raise Refused(ResponseCode.INVALID_PARAMETER, str(error)) from error
         for key in keys:
             checked(key)
         return self._turns.read(session, lambda until_s: self._multi_get(header, keys, until_s))

@@ -7,11 +7,12 @@ from typing import final
 from attrs import define
 
 from lanemq.storage.kv import Compacted, KvState, RangeRead, Span
-from lanemq.wire import Refused, ResponseCode
+from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import KvRange
 from lanemq.wire.kv import RangePage
 
+from ...net._long_answer import LongAnswer
 from ...net._page_turns import Turns
 from ...net._session import Session
 from ._checks import decoded_key
@@ -40,17 +41,24 @@ class Ranges:
             count_only=header.count_only,
         )
         self._check_revision(header, self._state(header))
-        read = RangeRead(span, header.revision)
-        if self._turns.is_free:
-            page = self._turns.now(partial(self._page, header, read))
-            if page is not None:
-                return KvResult.of(page)
-        return self._later(header, read, session)
+        if header.revision is not None:
+            return self._past(header, span, session)
+        return self._turns.read(session, partial(self._present, header, RangeRead(span)))
 
-    async def _later(self, header: KvRange, read: RangeRead, session: Session) -> KvResult:
-        page = None
-        while page is None:
-            page = await self._turns.later(session, partial(self._page, header, read))
+    async def _past(self, header: KvRange, span: Span, session: Session) -> KvResult:
+        """Read at a revision: what is noted from turn to turn is charged to the peer, and a
+        connection has one such read at a time."""
+        async with LongAnswer.begin(session, RequestCode.KV_RANGE) as answer:
+            read, page = RangeRead(span, header.revision), None
+            while page is None:
+                before_bytes = read.kept_bytes
+                page = await self._turns.later(session, partial(self._page, header, read))
+                answer.charge(read.kept_bytes - before_bytes)
+        return KvResult.of(page)
+
+    def _present(self, header: KvRange, read: RangeRead, until_s: float) -> KvResult:
+        page = self._page(header, read, until_s)
+        assert page is not None, "only reads of the past take several turns"
         return KvResult.of(page)
 
     def _page(self, header: KvRange, read: RangeRead, until_s: float) -> RangePage | None:

@@ -4,11 +4,11 @@ from typing import Final
 
 LOST: Final = (
     "the keys of namespace {} are lost: bring back the directory kv of the store from a copy, or "
-    "import a snapshot with `lanemq kv import FILE --replace`"
+    "import a snapshot that replaces them"
 )
 IMPORTING: Final = (
     "an import into namespace {} has not ended: try again when it has; if it was broken off, begin "
-    "it again with `lanemq kv import FILE --replace`"
+    "it again, replacing what is there"
 )
 DELETED: Final = "the namespace {!r} of keys was deleted"
 NO_LEASE: Final = (

@@ -5,6 +5,7 @@ from typing import Final, Self, final
 from lanemq.storage.kv import KvState, Outcome, Status
 from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.kv import (
+    LEASE_BYTES_MAX,
     LEASE_KEYS_MAX,
     LEASES_MAX,
     NamespaceStatus,
@@ -35,8 +36,8 @@ TAKEN: Final = (
 
 
 TOO_MANY_KEYS: Final = (
-    f"a lease has {LEASE_KEYS_MAX} keys at most in a partition, and would have more: nothing was "
-    "done; grant another lease for the others"
+    f"a lease has {LEASE_KEYS_MAX} keys at most in a partition, of {LEASE_BYTES_MAX} bytes "
+    "together, and would have more: nothing was done; grant another lease for the others"
 )
 TOO_MANY_LEASES: Final = (
     f"a partition has {LEASES_MAX} leases at most, of which one account, or one address without "
@@ -111,7 +112,7 @@ def result_of(name: str, outcome: Outcome) -> KvResult | Refused:
     if outcome.status is Status.FORGOTTEN:
         code = ResponseCode.KV_WRITE_FORGOTTEN
         remark = (
-            "the write is so old that its result is not known any more: read the key to see "
+            "the write is so old that its result is no longer known: read the key to see "
             "whether it was done"
         )
     elif outcome.status is Status.TAKEN:

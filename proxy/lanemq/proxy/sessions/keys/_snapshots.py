@@ -8,7 +8,7 @@ from lanemq.storage.kv import Frozen
 from lanemq.wire import Refused, ResponseCode
 
 from ...net._session import Session
-from ...net.limits._quotas import PeerQuota
+from ...net._session_places import SessionPlaces
 
 SNAPSHOTS_MAX: Final = 16
 LEASE_S: Final = 60.0
@@ -31,7 +31,7 @@ class Snapshots:
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
-        self._places = PeerQuota[Session](SNAPSHOTS_MAX)
+        self._places = SessionPlaces(SNAPSHOTS_MAX)
 
     def add(self, namespace: str, frozen: Frozen, now_s: float, session: Session) -> str:
         """Keep a snapshot; returns its name. Raises ``Refused`` (SYSTEM_BUSY) for too many."""
@@ -46,13 +46,11 @@ class Snapshots:
 
     def check_room(self, session: Session) -> None:
         """Check that there is room for one more. Raises ``Refused``."""
-        if session.closed or not self._places.has_room(session):
-            remark = (
-                f"{self._places.held_by(session)} snapshots are being read by this connection, "
-                f"its share of {SNAPSHOTS_MAX}, of which {len(self._places)} are read; try again "
-                "in a minute"
-            )
-            raise Refused(ResponseCode.SYSTEM_BUSY, remark)
+        if session.closed:
+            raise Refused(ResponseCode.SYSTEM_BUSY, "the connection has ended")
+        full = self._places.why_full(session, "snapshots are kept")
+        if full:
+            raise Refused(ResponseCode.SYSTEM_BUSY, f"{full}; try again in a minute")
 
     def get(self, name: str, namespace: str, now_s: float, session: Session) -> Frozen:
         """Return a snapshot that the connection has made.

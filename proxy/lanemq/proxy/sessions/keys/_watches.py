@@ -16,7 +16,7 @@ from lanemq.wire.kv import Changes, partition_name
 
 from ...net._page_turns import Turns
 from ...net._session import Session
-from ...net.limits._quotas import PeerQuota
+from ...net._session_places import SessionPlaces
 from ._checks import decoded_key
 from ._readable import Readable
 from ._result import KvResult
@@ -33,7 +33,7 @@ class Watches:
         self._readable = readable
         self._turns = turns
         self._news: dict[str, trio.Event] = {}
-        self._places = PeerQuota[Session](WATCHES_MAX)
+        self._places = SessionPlaces(WATCHES_MAX)
         self.waiting = Counter[str]()
         """Name of a partition -> number of the watches that wait for its changes."""
 
@@ -70,12 +70,9 @@ class Watches:
         name = partition_name(header.namespace, header.partition)
         wait_s = min(header.wait_millis, WATCH_WAIT_MS_MAX) / 1000
         changes = Changes([], header.position, header.index)
-        if not self._places.has_room(session):
-            remark = (
-                f"{self._places.held_by(session)} watches of this connection are waiting, its "
-                f"share of {WATCHES_MAX}, of which {len(self._places)} do; try again in a moment"
-            )
-            raise Refused(ResponseCode.SYSTEM_BUSY, remark)
+        full = self._places.why_full(session, "watches wait")
+        if full:
+            raise Refused(ResponseCode.SYSTEM_BUSY, f"{full}; try again in a moment")
         self._places.take(session)
         self.waiting[name] += 1
         try:
@@ -100,10 +97,19 @@ class Watches:
             self.waiting[name] -= 1
             if not self.waiting[name]:
                 del self.waiting[name]
+                # A namespace that is not there has no change that would take its entry out.
+                self._news.pop(name, None)
         return KvResult.of(changes)
 
     def _changes(self, header: KvWatch | KvFollow, asked: WatchedKeys, until_s: float) -> Changes:
         state = self._state(header)
+        identity = state.meta.identity
+        if header.identity and identity and header.identity != identity:
+            remark = (
+                f"namespace {header.namespace} was deleted and has been made again: it has no "
+                "changes of the one before; scan, then watch from the position of the first page"
+            )
+            raise Refused(ResponseCode.KV_COMPACTED, remark)
         if header.position > state.meta.next:
             remark = (
                 f"namespace {header.namespace} has {state.meta.next} records, there is nothing "
@@ -124,11 +130,11 @@ class Watches:
             raise self._readable.unreadable(header.namespace, header.partition, error) from error
         if changes is None:
             remark = (
-                f"changes of namespace {header.namespace} from {header.position} on are not known "
-                "any more: scan, then watch from the position of the first page"
+                f"changes of namespace {header.namespace} from {header.position} on are no longer "
+                "known: scan, then watch from the position of the first page"
             )
             raise Refused(ResponseCode.KV_COMPACTED, remark)
-        return changes
+        return msgspec.structs.replace(changes, identity=identity)
 
     def _state(self, header: KvWatch | KvFollow) -> KvState:
         return self._readable.find(header.namespace, header.partition, header.partitions)

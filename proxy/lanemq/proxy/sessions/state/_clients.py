@@ -7,15 +7,16 @@ are told when its members or subscriptions change, so that they share the queues
 Source: RocketMQ 4.9.8, ConsumerManager, ConsumerGroupInfo, ProducerManager.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
-from lanemq.wire.bodies import ConsumerData, HeartbeatData
+from lanemq.wire.bodies import HeartbeatData
 
 from ...acl import Sender
+from ...net._turns import LOOKS_OF_A_STEP, Steps
 from ._consumer_filters import Compile, ConsumerFilters, compile_filter
-from ._members import NOBODY, Client, ConsumerGroup, member_bytes, subscriptions_bytes
+from ._members import NOBODY, Client, ConsumerGroup, can_ask, member_bytes, subscriptions_bytes
 
 CLIENT_LIFE_S = 120.0
 
@@ -36,16 +37,20 @@ class Departed(Generic[SessionT]):
 class ClientRegistry(Generic[SessionT]):
     """The registry of one broker's groups. Pure: times are arguments, in seconds of any one clock.
 
-    ``charge`` is told how many bytes more, or fewer, are kept for a connection.
+    ``charge`` is told how many bytes more, or fewer, are kept for a connection. ``leave`` is told
+    of one that leaves its subscriptions to its group: it pays in its place until ``give_back``,
+    which it sets.
     """
 
     def __init__(
-        self, charge: Callable[[SessionT, int], None] = lambda session, size: None
+        self,
+        charge: Callable[[SessionT, int], None] = lambda session, size: None,
+        leave: Callable[[SessionT, ConsumerGroup[SessionT]], None] = lambda session, group: None,
     ) -> None:
-        self._charge = charge
+        self._charge, self._leave_to = charge, leave
         self._consumers: dict[str, ConsumerGroup[SessionT]] = {}
         self._producers: dict[str, dict[SessionT, Client[SessionT]]] = {}
-        # Client id -> its connections that have a producer, the one heard from last at the end.
+        # Client id -> its connections that can ask by it, the one heard from last at the end.
         self._producers_by_id: dict[str, dict[SessionT, int]] = {}
         # The groups of each connection, so that its end costs what it had, not all there are.
         self._sessions: dict[SessionT, set[tuple[bool, str]]] = {}
@@ -78,17 +83,19 @@ class ClientRegistry(Generic[SessionT]):
             group.message_model = consumer.message_model
             group.consume_from_where = consumer.consume_from_where
             group.seen_s = now_s
-            is_new = self._join(group.clients, client)
-            if is_new:
-                self._joined(session, is_consumer=True, name=group.name)
+            former = group.clients.get(session)
+            if former is None or former.client_id != client.client_id:
+                group.list_data = None
+            is_new = former is None
+            self._join(group.clients, client, is_consumer=True, name=group.name)
             self._charge_subscriptions(group, session, subscriptions_bytes(consumer))
-            if self._subscribe(group, consumer, compiled) or is_new:
+            if group.subscribe(consumer, compiled) or is_new:
                 changed.append(group.name)
         for producer in data.producer_data_set:
             members = self._producers.setdefault(producer.group_name, {})
-            self._index_producer(members.get(session), session, data.client_id)
-            if self._join(members, client):
-                self._joined(session, is_consumer=False, name=producer.group_name)
+            if can_ask(producer.group_name):
+                self._index_producer(members.get(session), session, data.client_id)
+            self._join(members, client, is_consumer=False, name=producer.group_name)
         return changed
 
     def new_expressions(self, data: HeartbeatData) -> Iterator[tuple[str, str]]:
@@ -125,17 +132,22 @@ class ClientRegistry(Generic[SessionT]):
             if self._leave(session, is_consumer=is_consumer, name=name) and is_consumer
         ]
 
-    def expire(self, now_s: float) -> Departed[SessionT]:
-        """Remove the members that were not heard from for 120 s.
+    def expire(self, now_s: float) -> Steps[Departed[SessionT]]:
+        """Remove the members that were not heard from for 120 s, so many in each step.
 
         The reference does not tell the others of a group; they would find out by themselves
         within 20 s. Telling them is the caller's choice.
         """
         gone: dict[SessionT, None] = {}
         changed: dict[str, None] = {}
-        for is_consumer, name, clients in list(self._groups()):
-            for session, client in list(clients.items()):
-                if now_s - client.seen_s > CLIENT_LIFE_S:
+        looks = 0
+        for session in list(self._sessions):
+            for is_consumer, name in sorted(self._sessions.get(session, ())):
+                looks += 1
+                if looks % LOOKS_OF_A_STEP == 0:
+                    yield None
+                client = self._members(is_consumer=is_consumer, name=name).get(session)
+                if client is not None and now_s - client.seen_s > CLIENT_LIFE_S:
                     gone[session] = None
                     self._leave(session, is_consumer=is_consumer, name=name)
                     if is_consumer:
@@ -146,13 +158,13 @@ class ClientRegistry(Generic[SessionT]):
         """Return the consumer group, or None while it has no member."""
         return self._consumers.get(name)
 
-    def producers(self, group: str) -> Iterable[Client[SessionT]]:
+    def producers(self, group: str) -> Collection[Client[SessionT]]:
         """Return the members of a producer group; none for an unknown one."""
         return self._producers.get(group, {}).values()
 
     def producer_session(self, client_id: str) -> SessionT | None:
-        """Return the connection of the producers with that client id; the one heard from last,
-        where several claim it."""
+        """Return the connection of the producers that ask by that client id; the one heard from
+        last, where several do."""
         sessions = self._producers_by_id.get(client_id)
         return next(reversed(sessions)) if sessions else None
 
@@ -167,49 +179,71 @@ class ClientRegistry(Generic[SessionT]):
             if not is_consumer:
                 yield name
 
-    def producers_of(self, session: SessionT) -> Iterator[tuple[str, Client[SessionT]]]:
-        """Yield the producer groups that a connection is in, each with the connection as its
-        member."""
+    def askers_of(
+        self, session: SessionT, client_id: str
+    ) -> Iterator[tuple[str, Client[SessionT]]]:
+        """Yield the producer groups in which a connection asks by that client id, each with the
+        connection as its member."""
         for name in self.producer_groups_of(session):
-            yield name, self._producers[name][session]
+            client = self._producers[name][session]
+            if can_ask(name) and client.client_id == client_id:
+                yield name, client
 
     def is_claimed(self, client_id: str, session: SessionT, account: str) -> bool:
-        """Return whether another connection has producers of that client id, for another
+        """Return whether another connection has producers that ask by that client id, for another
         account."""
         for other in self._producers_by_id.get(client_id, ()):
             if other != session:
-                for _, producer in self.producers_of(other):
-                    if producer.client_id == client_id:
-                        return producer.sender.name != account
+                for _, producer in self.askers_of(other, client_id):
+                    return producer.sender.name != account
         return False
 
     def producer_groups(self) -> Iterable[str]:
         """Return the names of the producer groups that have a member."""
         return self._producers.keys()
 
-    def groups_of_topic(self, topic: str) -> list[str]:
-        """Return the consumer groups that subscribe to ``topic`` now."""
-        return [group.name for group in self._consumers.values() if topic in group.subscriptions]
+    def consumer_groups(self) -> tuple[ConsumerGroup[SessionT], ...]:
+        """Return the consumer groups that have a member."""
+        return tuple(self._consumers.values())
 
     def sessions_of(self, group: str) -> list[SessionT]:
         """Return the connections of a consumer group."""
         found = self._consumers.get(group)
         return list(found.clients) if found is not None else []
 
-    def _groups(self) -> Iterator[tuple[bool, str, dict[SessionT, Client[SessionT]]]]:
-        for group in self._consumers.values():
-            yield True, group.name, group.clients
-        for name, members in self._producers.items():
-            yield False, name, members
+    def _members(self, *, is_consumer: bool, name: str) -> dict[SessionT, Client[SessionT]]:
+        if not is_consumer:
+            return self._producers.get(name, {})
+        group = self._consumers.get(name)
+        return group.clients if group is not None else {}
 
-    def _joined(self, session: SessionT, *, is_consumer: bool, name: str) -> None:
-        self._sessions.setdefault(session, set()).add((is_consumer, name))
-        self._charge(session, member_bytes(name))
+    def _join(
+        self,
+        members: dict[SessionT, Client[SessionT]],
+        client: Client[SessionT],
+        *,
+        is_consumer: bool,
+        name: str,
+    ) -> None:
+        """Make the connection a member, or give its member this description."""
+        session, former = client.session, members.get(client.session)
+        if former is not None and former.claim != client.claim:
+            del members[session]  # the new claim comes behind those of others
+        members[session] = client
+        if former is None:
+            self._sessions.setdefault(session, set()).add((is_consumer, name))
+        before_bytes = 0 if former is None else member_bytes(name, former.client_id)
+        size_bytes = member_bytes(name, client.client_id)
+        if size_bytes != before_bytes:
+            self._charge(session, size_bytes - before_bytes)
 
     def _charge_subscriptions(
         self, group: ConsumerGroup[SessionT], session: SessionT | None, size_bytes: int
     ) -> None:
         """Charge a member for the subscriptions of its group, instead of the former one."""
+        if group.give_back is not None:
+            group.give_back()
+            group.give_back, group.charged_bytes = None, 0
         before, before_bytes = group.charged, group.charged_bytes
         if before == session and before_bytes == size_bytes:
             return
@@ -236,48 +270,20 @@ class ClientRegistry(Generic[SessionT]):
             if not sessions:
                 del self._producers_by_id[client_id]
 
-    @staticmethod
-    def _join(members: dict[SessionT, Client[SessionT]], client: Client[SessionT]) -> bool:
-        is_new = client.session not in members
-        members[client.session] = client
-        return is_new
-
-    @staticmethod
-    def _subscribe(group: ConsumerGroup[SessionT], data: ConsumerData, compiled: Compile) -> bool:
-        """Take over the subscriptions; topics that are not named any more are dropped.
-
-        Only topics that come and go count as a change, a new expression for a known one not.
-        """
-        changed = False
-        named = {subscription.topic for subscription in data.subscription_data_set}
-        for subscription in data.subscription_data_set:
-            known = group.subscriptions.get(subscription.topic)
-            if known is None:
-                changed = True
-                group.subscriptions[subscription.topic] = subscription
-            elif subscription.sub_version > known.sub_version:
-                group.subscriptions[subscription.topic] = subscription
-        for topic in [topic for topic in group.subscriptions if topic not in named]:
-            changed = True
-            del group.subscriptions[topic]
-        group.filters.register(data.subscription_data_set, compiled)
-        return changed
-
     def _leave(self, session: SessionT, *, is_consumer: bool, name: str) -> bool:
         group = self._consumers.get(name) if is_consumer else None
-        if is_consumer:
-            members = group.clients if group is not None else {}
-        else:
-            members = self._producers.get(name, {})
+        members = self._members(is_consumer=is_consumer, name=name)
         client = members.pop(session, None)
         if client is None:
             return False
-        if not is_consumer:
+        if group is not None:
+            group.list_data = None
+        elif can_ask(name):
             self._unindex_producer(session, client.client_id)
-        self._charge(session, -member_bytes(name))
-        if group is not None and group.charged == session:
-            heir = next(iter(members), None)
-            self._charge_subscriptions(group, heir, group.charged_bytes if members else 0)
+        self._charge(session, -member_bytes(name, client.client_id))
+        was_charged = group is not None and group.charged == session
+        if group is not None and not members:
+            self._charge_subscriptions(group, None, 0)
         if not members:
             if is_consumer:
                 del self._consumers[name]
@@ -287,4 +293,8 @@ class ClientRegistry(Generic[SessionT]):
         memberships.discard((is_consumer, name))
         if not memberships:
             del self._sessions[session]
+        if group is not None and members and was_charged:
+            self._charge(session, -group.charged_bytes)
+            group.charged = None
+            self._leave_to(session, group)
         return True

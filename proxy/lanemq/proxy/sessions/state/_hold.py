@@ -21,15 +21,17 @@ Source: RocketMQ 4.9.8, PullRequestHoldService, which scans every 5 s; here noth
 import heapq
 import math
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final, Generic, TypeVar, final
 
 import msgspec
 
-from ...net.limits._quotas import has_share
+from ...net._turns import LOOKS_OF_A_STEP
+from ...net.limits._quotas import HOST_SHARE, has_share
+from ._crowd import Arrival, Crowd
 
 SLOT_S = 0.1
 """Seconds of a slot of deadlines; an answer may be this late."""
-
 RECHECK_S = 5.0
 """Seconds after the first unwanted message at which a pull is answered, so that its client moves on
 past them (the reference's scan does the same)."""
@@ -49,6 +51,8 @@ class Hold(msgspec.Struct, Generic[OwnerT], eq=False, kw_only=True, gc=False):
     """
 
     owner: OwnerT
+    host: str
+    """The address of its owner, which shares places with the other owners there."""
     again: Callable[[], Any]
     """Runs it once more."""
     deliver: Callable[[Any], None]
@@ -76,27 +80,44 @@ class Holds(Generic[OwnerT]):
         self._count = 0
         self._queues: dict[tuple[str, int], dict[Hold[OwnerT], None]] = {}
         self._owners: dict[OwnerT, dict[Hold[OwnerT], None]] = {}
+        self._hosts: dict[str, int] = {}
         # The heap has one entry per slot, not per pull, and a slot stays until its time even
         # when it is empty: a pull that is woken leaves nothing behind, however many come and go.
         self._slots: dict[int, dict[Hold[OwnerT], None]] = {}
         self._slot_heap: list[int] = []
         self._woken: dict[Hold[OwnerT], None] = {}
+        self._behind: dict[tuple[str, int], Crowd[Hold[OwnerT]]] = {}
 
     def __len__(self) -> int:
         return self._count
 
-    def has_place(self, owner: OwnerT) -> bool:
-        """Return whether ``park`` may be called for a pull of ``owner`` now."""
-        return has_share(self.held_by(owner), self.held_max - self._count)
+    def has_place(self, owner: OwnerT, host: str) -> bool:
+        """Return whether ``park`` may be called for a pull of ``owner``, who is at ``host``."""
+        is_fair = has_share(len(self._owners.get(owner, ())), self.held_max - self._count)
+        return is_fair and self.has_place_at(host)
+
+    def has_place_at(self, host: str) -> bool:
+        """Return whether an address has a place left of its share."""
+        return has_share(self.held_at(host), self.held_max - self._count, HOST_SHARE)
 
     def held_by(self, owner: OwnerT) -> int:
         """Return the number of parked pulls of ``owner``."""
         return len(self._owners.get(owner, ()))
 
+    def held_at(self, host: str) -> int:
+        """Return the number of parked pulls of all owners at an address."""
+        return self._hosts.get(host, 0)
+
     @property
     def has_woken(self) -> bool:
-        """True if ``take_woken`` would return any."""
-        return bool(self._woken)
+        """True if ``take_woken`` would return any, or if there is something to ``catch_up``
+        with."""
+        return bool(self._woken or self._behind)
+
+    @property
+    def is_behind(self) -> bool:
+        """True if there is something for ``catch_up`` to do."""
+        return bool(self._behind)
 
     def waits_on(self, topic: str, queue_id: int) -> bool:
         """Return whether any pull is parked on the queue."""
@@ -108,10 +129,11 @@ class Holds(Generic[OwnerT]):
         Returns True where its owner was not known yet, so that the caller can arrange for
         ``drop`` to be called when that owner goes away.
         """
-        assert self.has_place(hold.owner)
+        assert self.has_place(hold.owner, hold.host)
         self._queues.setdefault(hold.queue, {})[hold] = None
         self._enter_slot(hold, now_s + hold.timeout_s)
         self._count += 1
+        self._hosts[hold.host] = self._hosts.get(hold.host, 0) + 1
         owned = self._owners.get(hold.owner)
         if owned is None:
             self._owners[hold.owner] = {hold: None}
@@ -136,24 +158,35 @@ class Holds(Generic[OwnerT]):
         ``properties`` gives its property string; it is called once if a pull needs to know. The
         pulls that want it wait in ``take_woken`` from now on. Pulls with the same judge share its
         verdict; where ``may_judge`` says no, a pull expires at once instead. Returns whether any
-        expires earlier than it did.
+        expires earlier than it did. Where very many wait on the queue, all of this is left to
+        ``catch_up``.
         """
-        verdicts: dict[Callable[[bytes], bool], bool] = {}
         waiting = self._queues.get((topic, queue_id))
         if waiting is None:
             return False
-        hurried, data = False, None
-        for hold in list(waiting):
+        arrival = Arrival(max_offset, tags_code, properties)
+        behind = self._behind.get((topic, queue_id)) if self._behind else None
+        if behind is None and len(waiting) <= LOOKS_OF_A_STEP:
+            return self._look(list(waiting), arrival, now_s, may_judge)
+        self._behind_on((topic, queue_id)).note(arrival)
+        return False
+
+    def _look(
+        self,
+        holds: list[Hold[OwnerT]],
+        arrival: Arrival,
+        now_s: float,
+        may_judge: Callable[[], bool],
+    ) -> bool:
+        """Wake those of parked pulls that want a message; returns as ``arrived``."""
+        hurried, max_offset, tags_code = False, arrival.max_offset, arrival.tags_code
+        for hold in holds:
             if max_offset <= hold.queue_offset:
                 continue
             wanted = hold.tag_codes is None or tags_code in hold.tag_codes
             patience_s = RECHECK_S
             if wanted and hold.matches is not None:
-                verdict = verdicts.get(hold.matches)
-                if verdict is None and may_judge():
-                    if data is None:
-                        data = properties()
-                    verdict = verdicts[hold.matches] = hold.matches(data)
+                verdict = arrival.verdict(hold.matches, may_judge)
                 if verdict is None:
                     patience_s = 0.0
                 wanted = verdict is True
@@ -166,9 +199,39 @@ class Holds(Generic[OwnerT]):
                 hurried = True
         return hurried
 
+    def _behind_on(self, queue: tuple[str, int]) -> Crowd[Hold[OwnerT]]:
+        behind = self._behind.get(queue)
+        if behind is None:
+            behind = self._behind[queue] = Crowd()
+        return behind
+
+    def catch_up(self, now_s: float, may_judge: Callable[[], bool] = lambda: True) -> None:
+        """Look at some pulls of a queue on which very many wait, as ``arrived`` and ``wake`` do
+        otherwise."""
+        queue = next(iter(self._behind))
+        behind, waiting = self._behind.pop(queue), self._queues.get(queue, {})
+        count = max(1, LOOKS_OF_A_STEP // max(1, len(behind.looked_for)))
+        some = list(islice(behind.holds, count))
+        if some or behind.begin(waiting):
+            self._behind[queue] = behind  # the other queues first
+        if behind.wakes:
+            self._wake([hold for hold in some if hold in waiting])
+            return
+        for arrival in behind.looked_for:
+            some = [hold for hold in some if hold in waiting]
+            self._look(some, arrival, now_s, may_judge)
+
     def wake(self, topic: str, queue_id: int) -> None:
-        """Wake all pulls of a queue, for ``take_woken``: what they wait for may have changed."""
-        for hold in list(self._queues.get((topic, queue_id), ())):
+        """Wake all pulls of a queue, for ``take_woken``: what they wait for may have changed. Where
+        very many wait, that is left to ``catch_up``."""
+        waiting = self._queues.get((topic, queue_id), {})
+        if len(waiting) <= LOOKS_OF_A_STEP:
+            self._wake(list(waiting))
+        else:
+            self._behind_on((topic, queue_id)).woken_next = True
+
+    def _wake(self, holds: list[Hold[OwnerT]]) -> None:
+        for hold in holds:
             self._leave(hold)
             self._woken[hold] = None
 
@@ -179,19 +242,22 @@ class Holds(Generic[OwnerT]):
             self._disown(hold)
         return woken
 
-    def expire(self, now_s: float) -> list[Hold[OwnerT]]:
-        """Remove and return the pulls whose time is up at ``now_s``."""
+    def expire(self, now_s: float, *, most: int | None = None) -> list[Hold[OwnerT]]:
+        """Remove and return the pulls whose time is up at ``now_s``, ``most`` of them at most."""
         expired: list[Hold[OwnerT]] = []
         while self._slot_heap and self._slot_heap[0] * SLOT_S <= now_s:
-            for hold in list(self._slots[self._slot_heap[0]]):
+            slot = self._slots[self._slot_heap[0]]
+            for hold in list(islice(slot, None if most is None else most - len(expired))):
                 self._leave(hold)
                 self._disown(hold)
                 expired.append(hold)
+            if slot:
+                break  # there are as many as may be
             del self._slots[heapq.heappop(self._slot_heap)]
         return expired
 
     def forget(self, hold: Hold[OwnerT]) -> bool:
-        """Remove a pull whose answer is not wanted any more; returns False where it is gone."""
+        """Remove a pull whose answer is no longer wanted; returns False where it is gone."""
         owned = self._owners.get(hold.owner, {})
         if hold not in owned:
             return False
@@ -202,14 +268,18 @@ class Holds(Generic[OwnerT]):
             self._leave(hold)
         return True
 
-    def drop(self, owner: OwnerT) -> list[Hold[OwnerT]]:
-        """Remove and return every pull of ``owner``."""
-        dropped = list(self._owners.pop(owner, ()))
+    def drop(self, owner: OwnerT, *, most: int | None = None) -> list[Hold[OwnerT]]:
+        """Remove and return the pulls of ``owner``, ``most`` of them at most."""
+        owned = self._owners.get(owner, {})
+        dropped = list(islice(owned, most))
         for hold in dropped:
+            del owned[hold]
             if hold in self._woken:
                 del self._woken[hold]
             else:
                 self._leave(hold)
+        if not owned:
+            self._owners.pop(owner, None)
         return dropped
 
     def next_expiry_s(self) -> float | None:
@@ -233,6 +303,8 @@ class Holds(Generic[OwnerT]):
         if not waiting:
             del self._queues[hold.queue]
         self._count -= 1
+        if held := self._hosts.pop(hold.host) - 1:
+            self._hosts[hold.host] = held
 
     def _disown(self, hold: Hold[OwnerT]) -> None:
         del self._owners[hold.owner][hold]

@@ -1,19 +1,22 @@
 """The members of groups, as their heartbeats describe them, and the memory that they take."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from lanemq.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData
+from lanemq.wire import INNER_PRODUCER_PREFIXES
+from lanemq.wire.bodies import ConsumerData, ConsumerIdList, HeartbeatData, SubscriptionData
 
 from ...acl import Sender
-from ._consumer_filters import EXPRESSION_CHARS_MAX, ConsumerFilters
+from ._consumer_filters import EXPRESSION_CHARS_MAX, Compile, ConsumerFilters
 
 MEMBER_BYTES: Final = 1024
 SUBSCRIPTION_BYTES: Final = 1024
 CODE_BYTES: Final = 64
 TEXT_BYTES_PER_CHAR: Final = 64
-"""Estimated bytes of a member of a group, a subscription, each of its tags' hashes, and each
-character of one that is still to be hashed or compiled take."""
+"""Estimated bytes of a member of a group beside the names of the group and the client, a
+subscription, each of its tags' hashes, and each character of one that is still to be hashed or
+compiled take."""
 
 SessionT = TypeVar("SessionT")
 NOBODY: Final = Sender()
@@ -33,6 +36,11 @@ class Client(Generic[SessionT]):
     sender: Sender = NOBODY
     """The account behind its last heartbeat."""
 
+    @property
+    def claim(self) -> tuple[str, str]:
+        """The client id, and the account that uses it."""
+        return self.client_id, self.sender.name
+
 
 @dataclass(slots=True)
 class ConsumerGroup(Generic[SessionT]):
@@ -47,27 +55,81 @@ class ConsumerGroup(Generic[SessionT]):
     filters: ConsumerFilters = field(default_factory=ConsumerFilters)
     """The filters of subscriptions by SQL92."""
     clients: dict[SessionT, Client[SessionT]] = field(default_factory=dict)
+    """The members in the order in which they made their present claims."""
     seen_s: float = 0.0
     charged: SessionT | None = None
-    """The member charged for the subscriptions: the one that brought them, or an heir."""
+    """The member charged for the subscriptions, which brought them; None once it has left."""
     charged_bytes: int = 0
-    """The bytes charged to that member."""
+    """The bytes charged for them."""
+    give_back: Callable[[], object] | None = None
+    """Ends what is charged in the place of a member that has left; None where none has."""
+    list_data: bytes | None = None
+    """The result of ``listed``, until the members or their ids change."""
+
+    def subscribe(self, data: ConsumerData, compiled: Compile) -> bool:
+        """Take over the subscriptions of a heartbeat; topics that are no longer named are dropped.
+
+        Only topics that come and go count as a change, a new expression for a known one not.
+        """
+        changed = False
+        named = {subscription.topic for subscription in data.subscription_data_set}
+        for subscription in data.subscription_data_set:
+            known = self.subscriptions.get(subscription.topic)
+            if known is None:
+                changed = True
+                self.subscriptions[subscription.topic] = subscription
+            elif subscription.sub_version > known.sub_version:
+                self.subscriptions[subscription.topic] = subscription
+        for topic in [topic for topic in self.subscriptions if topic not in named]:
+            changed = True
+            del self.subscriptions[topic]
+        self.filters.register(data.subscription_data_set, compiled)
+        return changed
+
+    def drop_subscriptions(self) -> None:
+        """Forget all subscriptions, as nobody pays for them, until a member names its own."""
+        self.subscriptions.clear()
+        self.filters = ConsumerFilters()
+        self.charged_bytes, self.give_back = 0, None
 
     def client_ids(self) -> list[str]:
         """Return the members' ids, sorted and without duplicates: by this list they divide the
         queues."""
         return sorted({client.client_id for client in self.clients.values()})
 
-    def find(self, client_id: str) -> Client[SessionT] | None:
-        """Return the member with that id; the one heard from last, where two connections claim
-        it."""
-        found = [client for client in self.clients.values() if client.client_id == client_id]
-        return max(found, key=lambda client: client.seen_s, default=None)
+    def listed(self) -> bytes:
+        """Return the ``client_ids`` as the body of a ``ConsumerIdList``, which is written once for
+        all members that ask after a change."""
+        if self.list_data is None:
+            self.list_data = ConsumerIdList(tuple(self.client_ids())).encode()
+        return self.list_data
+
+    def find(
+        self, client_id: str, is_fit: Callable[[Client[SessionT]], bool] = lambda client: True
+    ) -> Client[SessionT] | None:
+        """Return the fit member with that id. Of several accounts' the first account keeps the id;
+        of several connections' of one account it is the one with the latest heartbeat."""
+        found = [
+            client
+            for client in self.clients.values()
+            if client.client_id == client_id and is_fit(client)
+        ]
+        return max(
+            (client for client in found if client.claim == found[0].claim),
+            key=lambda client: client.seen_s,
+            default=None,
+        )
 
 
-def member_bytes(name: str) -> int:
+def can_ask(producer_group: str) -> bool:
+    """Return whether requests for replies may come from a producer group: those that clients make
+    for themselves never do, and are everyone's, so they tell nothing of whose a client id is."""
+    return not producer_group.startswith(INNER_PRODUCER_PREFIXES)
+
+
+def member_bytes(name: str, client_id: str) -> int:
     """Estimate the bytes kept for a member of the group of that name."""
-    return MEMBER_BYTES + len(name)
+    return MEMBER_BYTES + len(name) + len(client_id)
 
 
 def subscriptions_bytes(data: ConsumerData) -> int:
@@ -75,6 +137,7 @@ def subscriptions_bytes(data: ConsumerData) -> int:
     total = 0
     for one in data.subscription_data_set:
         total += SUBSCRIPTION_BYTES + len(one.topic) + len(one.filter_class_source or "")
+        total += len(one.expression_type)
         total += CODE_BYTES * len(one.code_set) + sum(map(len, one.tags_set))
         chars = len(one.sub_string)
         is_made_ready = chars <= EXPRESSION_CHARS_MAX and not one.code_set
@@ -84,7 +147,9 @@ def subscriptions_bytes(data: ConsumerData) -> int:
 
 def heartbeat_bytes(data: HeartbeatData) -> int:
     """Estimate the most bytes kept for a heartbeat."""
-    producers = sum(member_bytes(one.group_name) for one in data.producer_data_set)
+    client_id = data.client_id
+    producers = sum(member_bytes(one.group_name, client_id) for one in data.producer_data_set)
     return producers + sum(
-        member_bytes(one.group_name) + subscriptions_bytes(one) for one in data.consumer_data_set
+        member_bytes(one.group_name, client_id) + subscriptions_bytes(one)
+        for one in data.consumer_data_set
     )

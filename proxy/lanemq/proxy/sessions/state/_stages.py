@@ -14,6 +14,7 @@ its number) is kept with the offsets, under the name of a shadow group. Nothing 
 RocketMQ; the idea is its proposal RIP-22.
 """
 
+from time import perf_counter
 from typing import Final, NamedTuple, final
 
 from lanemq.storage import Store, Unit
@@ -21,6 +22,7 @@ from lanemq.wire import RETRY_PREFIX
 from lanemq.wire.bodies import SubscriptionGroupConfig
 from lanemq.wire.message import BROKER_STAGE_PREFIX, StageRecord, Stages, record_properties
 
+from ...net._turns import Steps
 from ._pull_filters import Wanted
 
 MEMBER: Final = "stages"
@@ -29,6 +31,10 @@ SHADOW_PREFIX: Final = BROKER_STAGE_PREFIX
 """Prefix that makes the name of a group's records from the group's name. Staged clients that keep
 records of their own have them under ``lanemq.wire.STAGE_PREFIX``; the two do not meet."""
 SCAN_UNITS: Final = 512
+LOOKS_MAX: Final = 1 << 13
+"""Messages at which one of a pull's three counts looks, at some microsecond each."""
+JUDGING_S: Final = 0.02
+"""Seconds that all of them judge messages by properties; each looks at one message at least."""
 
 Key = tuple[str, str, int]
 """Group, topic and queue id under which the group's offset is kept."""
@@ -78,9 +84,23 @@ class Room(NamedTuple):
     """Most messages; None for any number, 0 while the next stage waits."""
     opens_at: int = 0
     """The committed offset that opens the next stage, where ``messages`` is 0."""
+    is_counting: bool = False
+    """True if the count goes on with the next pull: this one has taken its time."""
 
 
 ANY: Final = Room()
+COUNTING: Final = Room(0, is_counting=True)
+
+
+class _Looks:
+    """The looks at messages that one pull may take."""
+
+    __slots__ = ("are_over", "left", "until_s")
+
+    def __init__(self) -> None:
+        self.until_s = perf_counter() + JUDGING_S
+        self.left = LOOKS_MAX
+        self.are_over = False  # True if a count has ended for want of looks or time
 
 
 @final
@@ -90,10 +110,14 @@ class _Gate:
     Counting begins at the first message of the open stage and stops behind its last.
     """
 
-    __slots__ = ("number", "offset", "record", "wanted")
+    __slots__ = ("behind", "number", "offset", "other", "record", "wanted")
 
     def __init__(self, record: StageRecord, wanted: Wanted) -> None:
         self.record = record
+        self.behind: _Gate | None = None
+        """The count of the same messages for a consumer that is further behind."""
+        self.other: _Gate | None = None
+        """The count for another subscription."""
         self.wanted = wanted
         self.offset = record.queue_offset
         self.number = record.stage_offset
@@ -126,12 +150,16 @@ class GroupStages:
         if committed < first == part.begin and number and stages.is_boundary(number):
             return Room(0, first)  # the stage before ended with the segment before
         low, high = self._bounds(part)
+        looks = _Looks()
         while True:
             end = stages.end_of(gate.record.stage_offset)
             if end is None:
                 return ANY
             to_offset = min(max(committed, offset), high)
-            if not self._count(gate, part, to_offset, low, end) or gate.offset > committed:
+            is_at_end = self._count(gate, part, to_offset, low, end, looks)
+            if looks.are_over:
+                return COUNTING
+            if not is_at_end or gate.offset > committed:
                 break
             # Every message of the stage is settled: the next one is open.
             gate = self._open(part.key, StageRecord(gate.offset, end), wanted)
@@ -143,12 +171,16 @@ class GroupStages:
             return Room(end - gate.number, gate.offset)
         # Behind the counted messages: a consumer begins again at the first one not committed.
         first = gate.record.queue_offset
-        before = self._matches(part, offset, first, low, wanted)
-        if before:
-            return Room(before)
-        there = _Gate(gate.record, wanted)
-        self._count(there, part, max(offset, first), low, end)
-        return Room(end - there.number, there.offset)
+        looks.left = LOOKS_MAX
+        before = self._matches(part, offset, first, low, wanted, looks)
+        if before or looks.are_over:
+            return Room(max(before, 1))  # at least the first of the open stage is behind them
+        looks.left = LOOKS_MAX
+        there, to_offset = gate.behind, max(offset, first)
+        if there is None or there.offset > to_offset:
+            there = gate.behind = _Gate(gate.record, wanted)
+        self._count(there, part, to_offset, low, end, looks)
+        return COUNTING if looks.are_over else Room(end - there.number, there.offset)
 
     def _committed(self, part: Part) -> int | None:
         kept = self._offsets.get(*part.key)
@@ -156,14 +188,22 @@ class GroupStages:
             return kept
         return part.committed
 
-    def count_out(self, stages: Stages, part: Part) -> None:
-        """Count to the end of a sealed segment, or of the stage, behind which its group reads."""
+    def count_out(self, stages: Stages, part: Part) -> Steps[None]:
+        """Count to the end of a sealed segment, or of the stage, behind which its group reads; in
+        steps, as the segment may have any number of messages."""
         record, end = self.record(part.key), part.end
         stage_end = None if record is None else stages.end_of(record.stage_offset)
         if record is None or end is None or stage_end is None or record.queue_offset >= end:
             return
         gate = self._gates.get(part.key) or _Gate(record, Wanted())
-        self._count(gate, part, end, self._bounds(part)[0], stage_end)
+        while True:
+            looks = _Looks()
+            self._count(gate, part, end, self._bounds(part)[0], stage_end, looks)
+            if not looks.are_over:
+                break
+            yield None
+            if self.record(part.key) != record:
+                return  # it was counted otherwise meanwhile
         self._open(part.key, StageRecord(end, gate.number), gate.wanted)
 
     def record(self, key: Key) -> StageRecord | None:
@@ -190,8 +230,14 @@ class GroupStages:
             start = offset if committed is None else committed
             return self._open(key, StageRecord(max(start, part.begin), 0), wanted)
         gate = self._gates.get(key)
-        if gate is None or gate.record != record or gate.wanted != wanted:
+        if gate is None or gate.record != record:
             gate = self._gates[key] = _Gate(record, wanted)
+        elif gate.wanted != wanted:  # as while a subscription changes, from member to member
+            other = gate.other
+            if other is None or other.wanted != wanted:
+                other = _Gate(record, wanted)
+            other.other, gate.other = gate, None
+            gate = self._gates[key] = other
         return gate
 
     def _open(self, key: Key, record: StageRecord, wanted: Wanted) -> _Gate:
@@ -199,27 +245,39 @@ class GroupStages:
         gate = self._gates[key] = _Gate(record, wanted)
         return gate
 
-    def _count(self, gate: _Gate, part: Part, to_offset: int, low: int, end: int) -> bool:
-        """Count up to ``to_offset`` or to number ``end``; returns whether that was reached."""
+    def _count(
+        self, gate: _Gate, part: Part, to_offset: int, low: int, end: int, looks: _Looks
+    ) -> bool:
+        """Count up to ``to_offset`` or to number ``end``, as far as there are ``looks``; returns
+        whether number ``end`` was reached."""
         gate.offset = max(gate.offset, low)  # messages that the queue lost count as consumed
         while gate.number < end and gate.offset < to_offset:
+            if looks.left <= 0:
+                looks.are_over = True
+                break
             count = min(SCAN_UNITS, to_offset - gate.offset)
             units = self._store.units(part.topic, part.queue_id, gate.offset - part.shift, count)
             if not units:
                 break
+            looks.left -= len(units)
             for unit in units:
                 gate.offset += 1
                 if self._is_wanted(unit, gate.wanted):
                     gate.number += 1
                     if gate.number == end:
                         break
+                if gate.wanted.matches is not None and perf_counter() >= looks.until_s:
+                    looks.left = 0
+                    break
         return gate.number >= end
 
-    def _matches(self, part: Part, offset: int, end_offset: int, low: int, wanted: Wanted) -> int:
+    def _matches(
+        self, part: Part, offset: int, end_offset: int, low: int, wanted: Wanted, looks: _Looks
+    ) -> int:
         """Read the wanted messages from ``offset`` to ``end_offset``, a little more than a pull
         brings at most."""
         probe = _Gate(StageRecord(offset, 0), wanted)
-        self._count(probe, part, end_offset, low, SCAN_UNITS)
+        self._count(probe, part, end_offset, low, SCAN_UNITS, looks)
         return probe.number
 
     def _is_wanted(self, unit: Unit, wanted: Wanted) -> bool:

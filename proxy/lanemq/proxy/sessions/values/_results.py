@@ -43,6 +43,7 @@ _PROPERTIES_FIELDS: Final[Mapping[int, str]] = {
     RequestCode.SEND_BATCH_MESSAGE: "i",
 }
 _UNIQUE_KEY: Final = Property.UNIQ_KEY.encode()
+_UNIQUE_AT_FIRST: Final = f"{Property.UNIQ_KEY}\x01"
 PULL_FIELDS: Final = PullMessageResponse.names(
     "suggest_which_broker_id", "next_begin_offset", "min_offset", "max_offset"
 )
@@ -256,6 +257,9 @@ def stored_encoder(properties: Mapping[str, str], host: bytes) -> Callable[[Fram
 
 def unique_key_in(properties: str) -> str | None:
     """Return the unique key in the text of a message's properties; None where it has none."""
+    begin = len(_UNIQUE_AT_FIRST)
+    if properties.startswith(_UNIQUE_AT_FIRST) and _UNIQUE_AT_FIRST not in properties[begin:]:
+        return properties[begin:].partition("\x02")[0] or None
     if Property.UNIQ_KEY not in properties:
         return None
     key = get_property(properties.encode(), _UNIQUE_KEY)

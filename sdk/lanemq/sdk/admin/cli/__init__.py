@@ -19,6 +19,7 @@ from ._rocksdb import check_rocksdb
 from ._send import send_message
 from ._topic import delete_topic, topic_list, topic_route, topic_status, update_topic
 from .command._command import Commands
+from .logical._lost import pass_lost_messages
 from .logical._mapping import delete_mapping, query_mapping, update_mapping, update_number
 from .logical._migration import abort_migration, append_superseded, migrate_queue, resume_migration
 from .logical._spread import balance_logical_queues, drain_broker, forget_broker
@@ -64,6 +65,7 @@ for _command in (
     drain_broker,
     forget_broker,
     balance_logical_queues,
+    pass_lost_messages,
     check_rocksdb,
     rocksdb_config_to_json,
     export_metadata,

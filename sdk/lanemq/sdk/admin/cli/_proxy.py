@@ -4,7 +4,7 @@ import click
 
 from lanemq.local import print_line
 from lanemq.wire import ResponseCode
-from lanemq.wire.bodies import ProxyStatus
+from lanemq.wire.bodies import ProxyMoves, ProxyStatus
 
 from ..._errors import BrokerUnreachable, RefusedByBroker, RequestTimedOut
 from .._client import AdminClient
@@ -15,6 +15,7 @@ PROXY_COLUMNS = "{:<22}  {:<22}  {}"
 WORKER_COLUMNS = "{:<8}  {:>9} {:>13} {:>8}  {}"
 TOPIC_COLUMNS = "{:<32}  {:>7}  {}"
 GROUP_COLUMNS = "{:<32}  {:<32}  {:>8} {:>8}  {}"
+MOVE_COLUMNS = "{:<32}  {:>6}  {:<20}  {}"
 KEY_COLUMNS = "{:<20}  {:>9} {:>12} {:>12} {:>8} {:>12}  {}"
 
 
@@ -92,6 +93,8 @@ def _write(out: Output, status: ProxyStatus) -> None:
     _write_logs(out, status)
     if status.queue_log is not None:
         _write_topics(out, status)
+    if status.moves is not None:
+        _write_moves(out, status.moves)
 
 
 def _write_workers(out: Output, status: ProxyStatus) -> None:
@@ -130,6 +133,33 @@ def _write_logs(out: Output, status: ProxyStatus) -> None:
                 log.problem or "ok",
             )
         )
+
+
+def _write_moves(out: Output, moves: ProxyMoves) -> None:
+    out.line()
+    out.line(f"lease of this proxy: {moves.lease_seconds} s, {moves.problem or 'ok'}")
+    proxies = ", ".join(one.name for one in moves.leases)
+    out.line(
+        f"leases: {proxies or 'none'}; messages sent again: {moves.sent_again}; passed over, "
+        f"since their clients had sent them again: {moves.passed_over}"
+    )
+    for stand in moves.stands:
+        also = f", {stand.target} is to" if stand.target else ""
+        done = ", which nobody has to read any more" if stand.done else ""
+        done = ", which is forgotten" if stand.forgotten else done
+        out.line(f"{stand.at} stands in for {stand.broker_name}{done}{also}")
+    if moves.queues:
+        out.line()
+        out.line(MOVE_COLUMNS.format("#Topic", "#Queue", "#State", "#Parts"))
+    for one in moves.queues:
+        parts = ", ".join(
+            f"{part.broker_name} {part.queue_id}: {part.begin}-"
+            + ("" if part.end < 0 else f"{part.end - 1}")
+            + (f" ({part.lost} lost)" if part.lost else "")
+            for part in one.parts
+        )
+        state = f"to {one.target}" if one.target else "ok"
+        out.line(MOVE_COLUMNS.format(one.topic, one.index, state, parts))
 
 
 def _write_topics(out: Output, status: ProxyStatus) -> None:

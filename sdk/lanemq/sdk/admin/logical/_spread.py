@@ -26,16 +26,23 @@ class Move:
     destination: str
 
 
-WrittenAt = dict[str, dict[int, str]]  # topic -> index -> broker of its writable segment
+WrittenAt = dict[str, dict[int, str]]
+"""Topic -> logical index -> the broker to which it is written."""
 
 
 def plan_drain(topics: Topics, broker: str, others: Collection[str]) -> list[Move]:
+    """Do ``drain_moves`` for chains."""
+    return drain_moves(_written_at(topics), broker, others)
+
+
+def drain_moves(
+    written: Mapping[str, Mapping[int, str]], broker: str, others: Collection[str]
+) -> list[Move]:
     """Move every logical queue that is written at ``broker`` to ``others``, evenly.
 
     Even means: for each topic by itself, and then for all together. Raises ``ValueError``
     where something has to go and there is nowhere to.
     """
-    written = _written_at(topics)
     targets = sorted(name for name in others if name != broker)
     totals = _totals(written)
     moves: list[Move] = []
@@ -54,6 +61,11 @@ def plan_drain(topics: Topics, broker: str, others: Collection[str]) -> list[Mov
 
 
 def plan_balance(topics: Topics, brokers: Collection[str]) -> list[Move]:
+    """Do ``balance_moves`` for chains."""
+    return balance_moves(_written_at(topics), brokers)
+
+
+def balance_moves(before: Mapping[str, Mapping[int, str]], brokers: Collection[str]) -> list[Move]:
     """Plan the fewest moves that spread the written ends of logical queues evenly.
 
     Afterwards no broker of ``brokers`` has two more of one topic than another, nor two more of
@@ -63,7 +75,6 @@ def plan_balance(topics: Topics, brokers: Collection[str]) -> list[Move]:
     names = sorted(brokers)
     if not names:
         return []
-    before = _written_at(topics)
     after: WrittenAt = {topic: dict(queues) for topic, queues in before.items()}
     totals = _totals(after)
     for topic in sorted(after):
@@ -166,5 +177,5 @@ def _written_at(topics: Topics) -> WrittenAt:
     }
 
 
-def _totals(written: WrittenAt) -> Counter[str]:
+def _totals(written: Mapping[str, Mapping[int, str]]) -> Counter[str]:
     return Counter(name for queues in written.values() for name in queues.values())

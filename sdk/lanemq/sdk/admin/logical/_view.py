@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import final
 
 from lanemq.wire import queue_ids
-from lanemq.wire.logical import Chain, Segment
+from lanemq.wire.logical import Chain, LogicalQueues, Segment
 
 
 @final
@@ -24,12 +24,12 @@ class BrokerView:
     def own(self) -> Iterator[Segment]:
         """Iterate over the segments that live at this broker, which is the authority on them."""
         for chain in (self.mapping or {}).values():
-            yield from (segment for segment in chain if segment.broker_name == self.name)
+            yield from [s for s in chain.segments if s.message_queue.broker_name == self.name]
 
     def copies(self) -> Iterator[Segment]:
         """Iterate over the segments at other brokers that it remembers."""
         for chain in (self.mapping or {}).values():
-            yield from (segment for segment in chain if segment.broker_name != self.name)
+            yield from [s for s in chain.segments if s.message_queue.broker_name != self.name]
 
 
 @final
@@ -72,14 +72,6 @@ class ClusterTopic:
     def _indices(self) -> set[int]:
         return {index for broker in self.brokers for index in broker.mapping or {}}
 
-    def on_queue(self, broker_name: str, queue_id: int) -> list[Segment]:
-        """Return the segments of any logical queue on one physical queue."""
-        return [
-            segment
-            for chain in self.chains().values()
-            for segment in chain.on_queue(broker_name, queue_id)
-        ]
-
     def free_queues(self, broker: BrokerView, index: int | None = None) -> list[int]:
         """Return the physical queues of ``broker`` for a new segment, never mapped ones first.
 
@@ -88,9 +80,10 @@ class ClusterTopic:
         belonged to: the new one begins at the same physical offset, and a peer that knows the
         old one takes it for that.
         """
+        on_queue = LogicalQueues(self.chains().values()).by_queue(broker.name)
         found: list[tuple[bool, int]] = []
         for queue_id in queue_ids(broker.queues):
-            segments = self.on_queue(broker.name, queue_id)
+            segments = on_queue.get(queue_id, ())
             if all(
                 s.is_sealed and not s.is_readable and (s.count or s.logical_index == index)
                 for s in segments

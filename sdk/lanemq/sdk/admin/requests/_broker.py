@@ -173,7 +173,7 @@ class BrokerRequests:
         await self._caller.ask(address, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
 
     async def clean_unused_topics(self, address: str) -> None:
-        """Remove queue files of topics that do not exist any more (316)."""
+        """Remove queue files of topics that no longer exist (316)."""
         await self._caller.ask(address, RequestCode.CLEAN_UNUSED_TOPIC)
 
     async def delete_expired_log(self, address: str) -> None:

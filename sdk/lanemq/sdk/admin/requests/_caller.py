@@ -6,7 +6,8 @@ from lanemq.wire import LocalProtocolError, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import Header
 
-from ..._errors import BrokerUnreachable, RefusedByBroker, RequestTimedOut, WrongValue
+from ..._errors import RefusedByBroker, WrongValue
+from ...net._name_servers import NameServers
 from ...net._remoting import RemotingClient
 
 SUCCESS = (ResponseCode.SUCCESS,)
@@ -20,7 +21,8 @@ class Caller:
     ) -> None:
         self._client = client
         self.name_servers = tuple(name_servers)
-        """Addresses, ``host:port``, in the order in which they are asked."""
+        """Addresses, ``host:port``."""
+        self._servers = NameServers(client, self.name_servers, timeout_s=timeout_s)
         self.timeout_s = timeout_s
 
     async def ask(
@@ -40,12 +42,7 @@ class Caller:
         ``BrokerUnreachable`` and ``RequestTimedOut``; ``WrongValue`` for what has no encoding:
         a function as ``body`` is called for it. ``fields`` are sent with those of the header.
         """
-        try:
-            sent = {**(header.to_fields() if header is not None else {}), **(fields or {})}
-            data = body() if callable(body) else body
-        except (LocalProtocolError, UnicodeEncodeError) as error:
-            raise WrongValue(f"{code.name} cannot be sent: {error}") from error
-        frame = request(code, sent, body=data)
+        frame = _request(code, header, fields, body)
         return await self._client.call(address, frame, timeout_s or self.timeout_s, accept=accept)
 
     async def ask_name_server(
@@ -53,15 +50,8 @@ class Caller:
         code: RequestCode,
         header: Header | None = None,
     ) -> Frame:
-        """Ask the name servers in turn, the next one only where one cannot be reached."""
-        error: BrokerUnreachable | RequestTimedOut | None = None
-        for address in self.name_servers:
-            try:
-                return await self.ask(address, code, header)
-            except (BrokerUnreachable, RequestTimedOut) as unreachable:
-                error = unreachable
-        assert error is not None, "open_admin refuses an empty list of name servers"
-        raise error
+        """Ask the name server that answered last, the next one only where it does not answer."""
+        return await self._servers.call(_request(code, header))
 
     async def ask_every_name_server(
         self, code: RequestCode, header: Header, *, may_refuse: ResponseCode | None = None
@@ -82,3 +72,17 @@ class Caller:
         if refusal is not None and not answers:
             raise refusal
         return answers
+
+
+def _request(
+    code: RequestCode,
+    header: Header | None,
+    fields: Mapping[str, str] | None = None,
+    body: bytes | Callable[[], bytes] = b"",
+) -> Frame:
+    try:
+        sent = {**(header.to_fields() if header is not None else {}), **(fields or {})}
+        data = body() if callable(body) else body
+    except (LocalProtocolError, UnicodeEncodeError) as error:
+        raise WrongValue(f"{code.name} cannot be sent: {error}") from error
+    return request(code, sent, body=data)

@@ -5,8 +5,18 @@ Source: RocketMQ 4.9.8, MQAdminImpl, MQClientAPIImpl.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
-from lanemq.wire import LONG_MAX, PullSysFlag, RequestCode, ResponseCode, SystemGroup
+import trio
+
+from lanemq.wire import (
+    LONG_MAX,
+    PullSysFlag,
+    RemoteProtocolError,
+    RequestCode,
+    ResponseCode,
+    SystemGroup,
+)
 from lanemq.wire.bodies import (
     CheckClientRequestBody,
     ExpressionType,
@@ -21,10 +31,21 @@ from lanemq.wire.headers import (
     QueryMessage,
     ViewMessage,
 )
-from lanemq.wire.message import StoredMessage, decode_message, decode_messages
+from lanemq.wire.message import (
+    StoredMessage,
+    check_number,
+    decode_message,
+    decode_messages,
+    iter_messages,
+)
 
+from ..._errors import BadAnswer
 from ..._pull_status import PULL_STATUS, PullStatus
 from ._caller import Caller
+
+TURN_BYTES: Final = 32 << 10
+"""Bytes of an answer to a query that are looked at in one turn of the event loop, about. Such an
+answer may have any length: of a topic with logical queues, all brokers' messages are in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +115,20 @@ class MessageRequests:
         )
         if frame.code != ResponseCode.SUCCESS:
             return []
-        found = decode_messages(frame.body)
-        if unique:
-            return [message for message in found if message_id(message) == key]
-        return [m for m in found if m.topic == topic and key in m.keys]
+        found: list[StoredMessage] = []
+        left = TURN_BYTES
+        for message in iter_messages(frame.body):
+            if unique:
+                is_it = message_id(message) == key
+            else:
+                is_it = message.topic == topic and key in message.keys
+            if is_it:
+                found.append(message)
+            left -= message.size_bytes
+            if left <= 0:
+                await trio.lowlevel.checkpoint()
+                left = TURN_BYTES
+        return found
 
     async def pull(
         self,
@@ -109,11 +140,18 @@ class MessageRequests:
         max_count: int = 32,
         group: str = SystemGroup.TOOLS_CONSUMER,
     ) -> Pulled:
-        """Read a queue from ``queue_offset`` on (11), without waiting for new messages."""
+        """Read a queue from ``queue_offset`` on (11), without waiting for new messages.
+
+        Raises ``BadAnswer`` for clearly more messages than ``max_count``.
+        """
         found = await self.pull_records(
             address, queue, queue_offset, expression=expression, max_count=max_count, group=group
         )
-        return Pulled(found.status, found.next_offset, decode_messages(found.records))
+        try:
+            messages = decode_messages(found.records)
+        except RemoteProtocolError as error:
+            raise BadAnswer(address, "a pull", str(error)) from error
+        return Pulled(found.status, found.next_offset, messages)
 
     async def pull_records(
         self,
@@ -128,7 +166,8 @@ class MessageRequests:
     ) -> PulledRecords:
         """Read a queue as ``pull`` does, and leave the records as they are.
 
-        A broker judges tags by their hashes: others may be among them.
+        A broker judges tags by their hashes: others may be among them. Raises ``BadAnswer`` for
+        clearly more messages than ``max_count``.
         """
         frame = await self._caller.ask(
             address,
@@ -151,6 +190,10 @@ class MessageRequests:
         header = PullMessageResponse.from_fields(frame.fields)
         status = PULL_STATUS[frame.code]
         records = frame.body if status is PullStatus.FOUND else b""
+        try:
+            check_number(records, max_count)
+        except RemoteProtocolError as error:
+            raise BadAnswer(address, "a pull", str(error)) from error
         return PulledRecords(status, header.next_begin_offset, header.min_offset, records)
 
     async def check_filter(self, address: str, topic: str, condition: str) -> None:

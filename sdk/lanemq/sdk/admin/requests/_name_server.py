@@ -5,7 +5,18 @@ server (the answers).
 """
 
 from lanemq.wire import RequestCode, ResponseCode
-from lanemq.wire.bodies import MASTER_ID, ClusterInfo, KVTable, ProxyStatus, RouteData, TopicList
+from lanemq.wire.bodies import (
+    MASTER_ID,
+    BrokerDrain,
+    ClusterInfo,
+    KVTable,
+    LostMessages,
+    ProxiedQueues,
+    ProxyStatus,
+    QueueMove,
+    RouteData,
+    TopicList,
+)
 from lanemq.wire.headers import (
     AddWritePermOfBroker,
     AddWritePermOfBrokerResponse,
@@ -16,6 +27,10 @@ from lanemq.wire.headers import (
     GetKVListByNamespace,
     GetRouteInfo,
     GetTopicsByCluster,
+    ProxyDrainBroker,
+    ProxyLostMessages,
+    ProxyMoveQueue,
+    ProxyQueues,
     PutKVConfig,
     UnregisterBroker,
     WipeWritePermOfBroker,
@@ -65,6 +80,46 @@ class NameServerRequests:
         """Return what a proxy of lanemq reports at its port for routes (310431)."""
         frame = await self._caller.ask(address, RequestCode.PROXY_STATUS)
         return ProxyStatus.decode(frame.body)
+
+    async def move_queue(
+        self, address: str, topic: str, index: int, broker: str = "", *, abort: bool = False
+    ) -> QueueMove:
+        """Have a proxy of lanemq move a queue to a broker, or say how far that is (310432).
+
+        ``index`` is the queue's place in the list that clients see; ``abort`` calls the move off.
+        """
+        header = ProxyMoveQueue(topic=topic, index=index, broker=broker, abort=abort)
+        frame = await self._caller.ask(address, RequestCode.PROXY_MOVE_QUEUE, header)
+        return QueueMove.decode(frame.body)
+
+    async def proxied_queues(self, address: str, topic: str) -> ProxiedQueues:
+        """Return the brokers to which the queues of a topic behind a proxy are written (310433)."""
+        frame = await self._caller.ask(address, RequestCode.PROXY_QUEUES, ProxyQueues(topic=topic))
+        return ProxiedQueues.decode(frame.body)
+
+    async def drain_at_proxy(
+        self, address: str, broker: str, *, forget: bool = False
+    ) -> BrokerDrain:
+        """Have a proxy of lanemq go on with the drain of a broker, or say how far that is (310434).
+
+        It moves no queue (``move_queue``). ``forget`` says that the broker, which was drained and
+        is gone, will not come back.
+        """
+        header = ProxyDrainBroker(broker=broker, forget=forget)
+        frame = await self._caller.ask(address, RequestCode.PROXY_DRAIN_BROKER, header)
+        return BrokerDrain.decode(frame.body)
+
+    async def lost_at_proxy(
+        self, address: str, broker: str, *, passes: bool = False
+    ) -> LostMessages:
+        """Have a proxy of lanemq look for messages before ends of moved queues that a broker has
+        lost, or say how far that is (310435).
+
+        ``passes`` lets readers go on behind them.
+        """
+        header = ProxyLostMessages(broker=broker, passes=passes)
+        frame = await self._caller.ask(address, RequestCode.PROXY_LOST_MESSAGES, header)
+        return LostMessages.decode(frame.body)
 
     async def delete_route(self, topic: str, *, cluster: str | None = None) -> None:
         """Make every name server forget the route of ``topic`` (216)."""

@@ -28,7 +28,7 @@ class AdminClient(LogicalQueueOperations, ConsumerRequests, MessageRequests):
         self._core = core
         self._bridge = bridge
         self.name_servers: tuple[str, ...] = core.name_servers
-        """The addresses of the name servers, in the order in which they are asked."""
+        """The addresses of the name servers. One that answers is asked until it fails."""
         self.client_options: ClientOptions = core.client_options
         """Options for producers and consumers of the same cluster: the same credentials and TLS."""
 

@@ -198,7 +198,10 @@ class MessageRequests:
         max_count: int = 32,
         group: str = SystemGroup.TOOLS_CONSUMER,
     ) -> Pulled:
-        """Read a queue from ``queue_offset`` on (11), without waiting for new messages."""
+        """Read a queue from ``queue_offset`` on (11), without waiting for new messages.
+
+        Raises ``BadAnswer`` for clearly more messages than ``max_count``.
+        """
         return await self._bridge.call(
             self._core.pull,
             address,
@@ -222,7 +225,8 @@ class MessageRequests:
     ) -> PulledRecords:
         """Read a queue as ``pull`` does, and leave the records as they are.
 
-        A broker judges tags by their hashes: others may be among them.
+        A broker judges tags by their hashes: others may be among them. Raises ``BadAnswer`` for
+        clearly more messages than ``max_count``.
         """
         return await self._bridge.call(
             self._core.pull_records,

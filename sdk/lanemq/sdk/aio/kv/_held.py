@@ -37,6 +37,7 @@ class Checkpoint:
     async def save(self, value: bytes) -> None:
         """Replace the value that this worker loaded or saved last; without either, load first.
 
+        Where an earlier save raised, and its value is there all the same, that one is replaced.
         Raises ``CheckpointMoved`` where somebody else saved meanwhile, and as
         ``KeyValueStore.put``.
         """
@@ -68,7 +69,7 @@ class Lease:
         return self._core.is_held
 
     async def wait_until_lost(self) -> None:
-        """Return when it is not held any more; at the end of its block at the latest."""
+        """Return when it is no longer held; at the end of its block at the latest."""
         await self._bridge.call(self._core.wait_until_lost)
 
     async def status(self) -> LeaseStatus:
@@ -99,7 +100,8 @@ class Lock:
         """A number that goes with the lock, from 1: every later holder has a higher one.
 
         In a namespace of one partition, so has every later holder of any lock there. Whoever is
-        asked on behalf of the lock can refuse a lower number than the highest seen.
+        asked on behalf of the lock can refuse a lower number than the highest seen. Numbers of
+        writes that a broker with ASYNC_FLUSH has lost with the power are given again.
         """
         self.check: Step = core.check
         """A condition for a batch: its other steps are done only while the lock is held.
@@ -156,7 +158,8 @@ class Watch:
 
     @property
     def position(self) -> int | tuple[int, ...] | None:
-        """The position to go on from, for another ``watch``; None before the first change.
+        """The position to go on from, for another ``watch``; of a watch from now, None until its
+        first answer.
 
         Of a change of a batch it is that of the whole batch, whose other changes come again. Of
         several partitions it has the position of each.
@@ -169,7 +172,7 @@ class Watch:
     async def __anext__(self) -> Change:
         """Return the next change, as soon as there is one.
 
-        Raises ``KvCompacted`` where it is not known any more, ``KvRejected`` where it was not
+        Raises ``KvCompacted`` where it is no longer known, ``KvRejected`` where it was not
         given a position for each partition, and as ``KeyValueStore.get``.
         """
         return await self._bridge.take(self._core._give_back, self._core.__anext__)

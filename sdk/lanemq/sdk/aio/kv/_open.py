@@ -38,4 +38,5 @@ def open_kv_store(
             credentials=credentials,
             tls=tls,
         ),
+        serves_others=True,  # as a store of positions, with its leases and locks
     )

@@ -147,7 +147,7 @@ class KeyValueStore(KeyTransactions, KeyRanges, KeyLeases):
         many keys are gone it may have none: the last one is that without a cursor. The next page
         begins at ``page.cursor``, and may show later changes: unless this one was asked for with
         ``snapshot="new"``, and the next with ``page.snapshot``, within a minute. Raises as
-        ``get``, and ``KvCompacted`` for a snapshot that is not there any more.
+        ``get``, and ``KvCompacted`` for a snapshot that is no longer there.
 
         Of several partitions it is a merge: what is of one partition is of one moment, and
         ``page.positions`` has those moments. With ``partition`` it is of that one alone; a
@@ -177,7 +177,7 @@ class KeyValueStore(KeyTransactions, KeyRanges, KeyLeases):
     async def load(self, entries: Sequence[LoadedEntry]) -> None:
         """Take over entries as they are, versions and times included. Raises as ``put``.
 
-        Those of one partition are taken over together, or not at all; they are 8,192 at most, and
+        Those of one partition are taken over together, or not at all; they are 1,024 at most, and
         4 MiB.
         """
         await self._bridge.call(self._core.load, entries)

@@ -3,11 +3,15 @@
 from collections.abc import Iterable, Mapping
 
 from lanemq.wire.bodies import (
+    BrokerDrain,
     BrokerStatsData,
     CheckRocksdbCqWriteResult,
     ClusterInfo,
+    LostMessages,
     ProducerTable,
+    ProxiedQueues,
     ProxyStatus,
+    QueueMove,
     RouteData,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
@@ -104,7 +108,7 @@ class BrokerRequests:
         self._bridge.call(self._core.clean_expired_queues, address)
 
     def clean_unused_topics(self, address: str) -> None:
-        """Remove queue files of topics that do not exist any more (316)."""
+        """Remove queue files of topics that no longer exist (316)."""
         self._bridge.call(self._core.clean_unused_topics, address)
 
     def delete_expired_log(self, address: str) -> None:
@@ -159,6 +163,35 @@ class NameServerRequests:
     def proxy_status(self, address: str) -> ProxyStatus:
         """Return what a proxy of lanemq reports at its port for routes (310431)."""
         return self._bridge.call(self._core.proxy_status, address)
+
+    def move_queue(
+        self, address: str, topic: str, index: int, broker: str = "", *, abort: bool = False
+    ) -> QueueMove:
+        """Have a proxy of lanemq move a queue to a broker, or say how far that is (310432).
+
+        ``index`` is the queue's place in the list that clients see; ``abort`` calls the move off.
+        """
+        return self._bridge.call(self._core.move_queue, address, topic, index, broker, abort=abort)
+
+    def proxied_queues(self, address: str, topic: str) -> ProxiedQueues:
+        """Return the brokers to which the queues of a topic behind a proxy are written (310433)."""
+        return self._bridge.call(self._core.proxied_queues, address, topic)
+
+    def drain_at_proxy(self, address: str, broker: str, *, forget: bool = False) -> BrokerDrain:
+        """Have a proxy of lanemq go on with the drain of a broker, or say how far that is (310434).
+
+        It moves no queue (``move_queue``). ``forget`` says that the broker, which was drained and
+        is gone, will not come back.
+        """
+        return self._bridge.call(self._core.drain_at_proxy, address, broker, forget=forget)
+
+    def lost_at_proxy(self, address: str, broker: str, *, passes: bool = False) -> LostMessages:
+        """Have a proxy of lanemq look for messages before ends of moved queues that a broker has
+        lost, or say how far that is (310435).
+
+        ``passes`` lets readers go on behind them.
+        """
+        return self._bridge.call(self._core.lost_at_proxy, address, broker, passes=passes)
 
     def delete_route(self, topic: str, *, cluster: str | None = None) -> None:
         """Make every name server forget the route of ``topic`` (216)."""

@@ -19,6 +19,7 @@ from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
 
 from ..._errors import BadAnswer, BrokerUnreachable, LanemqError, RefusedByBroker
 from ..._messages import ReceivedMessage
+from ..._tasks import read_body
 from ...logical._calls import LogicalCalls
 from ...net._client import Client
 from ..requests._queue_calls import QueueCalls, QueueRequests
@@ -84,7 +85,7 @@ class GroupCalls:
         for address in addresses:
             try:
                 answer = await self._client.remoting.call(address, frame, self._timeout_s)
-                return sorted(set(ConsumerIdList.decode(answer.body).consumer_id_list))
+                return await read_body(answer.body, _read_ids)
             except RefusedByBroker:
                 return None
             except RemoteProtocolError as error:
@@ -111,3 +112,7 @@ class GroupCalls:
         address = self._client.routes.master(broker_name) or str(stored.store_host)
         frame = request(RequestCode.CONSUMER_SEND_MSG_BACK, header.to_fields())
         await self._client.remoting.call(address, frame, self._timeout_s)
+
+
+def _read_ids(body: bytes) -> list[str]:
+    return sorted(set(ConsumerIdList.decode(body).consumer_id_list))

@@ -5,6 +5,7 @@ Source: RocketMQ 4.9.8, RemoteBrokerOffsetStore, LocalFileOffsetStore.
 
 import os
 from collections.abc import Hashable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, final
 
@@ -15,6 +16,7 @@ from lanemq.wire import RemoteProtocolError
 from lanemq.wire.bodies import MessageQueue, MessageQueueOffsets
 
 from ..._errors import LanemqError
+from ..._tasks import gather
 from ...observe._log import get_logger
 
 LOGGER = get_logger("lanemq.sdk.offsets")
@@ -61,8 +63,8 @@ class Offsets(Protocol):
 
     async def persist(
         self, queues: Iterable[MessageQueue] | None = None, *, wait: bool, again: bool = False
-    ) -> None:
-        """Make changed offsets durable, for ``queues`` or all; failures are logged.
+    ) -> list[LanemqError]:
+        """Make changed offsets durable, for ``queues`` or all; returns failures and logs them.
 
         With ``wait`` it has happened, or failed for good, on return. ``again`` includes what did
         not change: a broker may have lost it since, and these queues are read no more.
@@ -181,28 +183,28 @@ class GroupOffsets:
 
     async def persist(
         self, queues: Iterable[MessageQueue] | None = None, *, wait: bool, again: bool = False
-    ) -> None:
+    ) -> list[LanemqError]:
         chosen = tuple(self._offsets) if queues is None else tuple(queues)
         changed = [
             (queue, offset)
             for queue in chosen
             if (offset := self._offsets.get(queue)) is not None
-            and (again or not self._is_committed(queue, offset))
+            and (again or not self._is_committed(queue, offset, surely=wait))
         ]
         # At once, and each within the time of a call: a broker that takes nothing holds up its own.
-        async with trio.open_nursery() as nursery:
-            for queue, offset in changed:
-                nursery.start_soon(self._commit, queue, offset, wait)
+        commits = [partial(self._commit, queue, offset, wait) for queue, offset in changed]
+        return [error for error in await gather(commits) if error is not None]
 
-    def _is_committed(self, queue: MessageQueue, offset: int) -> bool:
-        known = self._persisted.get(queue)
+    def _is_committed(self, queue: MessageQueue, offset: int, *, surely: bool) -> bool:
+        known, now_s = self._persisted.get(queue), trio.current_time()
         return (
             known is not None
             and known[:2] == (offset, self._commits.place(queue))
-            and trio.current_time() < known.again_s
+            and now_s < known.again_s
+            and (known.sure_s <= now_s or not surely)
         )
 
-    async def _commit(self, queue: MessageQueue, offset: int, wait: bool) -> None:
+    async def _commit(self, queue: MessageQueue, offset: int, wait: bool) -> LanemqError | None:
         now_s = trio.current_time()
         sure_s = now_s if wait else now_s + SURE_S
         place, before = self._commits.place(queue), self._persisted.get(queue)
@@ -210,12 +212,13 @@ class GroupOffsets:
             await self._commits.commit_offset(queue, offset, wait=wait)
         except LanemqError as error:
             LOGGER.warning("cannot commit offset %d of %s: %s", offset, queue, error)
-        else:
-            if queue in self._offsets:
-                if before is not None and before.sure_s <= now_s:
-                    kept, taken_from = self._kept.get(queue, (-1, place))
-                    self._kept[queue] = max(kept, before.offset), taken_from
-                self._persisted[queue] = _Committed(offset, place, now_s + AGAIN_S, sure_s)
+            return error
+        if queue in self._offsets:
+            if before is not None and before.sure_s <= now_s:
+                kept, taken_from = self._kept.get(queue, (-1, place))
+                self._kept[queue] = max(kept, before.offset), taken_from
+            self._persisted[queue] = _Committed(offset, place, now_s + AGAIN_S, sure_s)
+        return None
 
 
 @final
@@ -266,7 +269,7 @@ class LocalOffsets:
 
     async def persist(
         self, queues: Iterable[MessageQueue] | None = None, *, wait: bool, again: bool = False
-    ) -> None:
+    ) -> list[LanemqError]:
         # One small file at a time: not worth a thread. Queues of other runs stay in it.
         chosen = (
             self._offsets
@@ -279,13 +282,14 @@ class LocalOffsets:
         )
         merged = self._persisted | chosen
         if merged == self._persisted:
-            return
+            return []
         try:
             self._write(merged)
         except OSError as error:
             LOGGER.warning("cannot write the offsets to %s: %s", self._path, error)
-        else:
-            self._persisted = merged
+            return [LanemqError(f"cannot write the offsets to {self._path}: {error}")]
+        self._persisted = merged
+        return []
 
     def _write(self, offsets: dict[MessageQueue, int]) -> None:
         make_directories(self._path.parent)

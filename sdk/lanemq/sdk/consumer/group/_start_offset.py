@@ -3,7 +3,8 @@
 Source: RocketMQ 4.9.8, RebalancePushImpl.computePullFromWhereWithException.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
+from functools import partial
 from typing import final
 
 from lanemq.wire import RETRY_PREFIX
@@ -11,6 +12,7 @@ from lanemq.wire.bodies import MessageQueue
 
 from ..._errors import LanemqError
 from ..._options import ConsumeFrom, ConsumerOptions
+from ..._tasks import gather, settle
 from ._group_calls import GroupCalls
 from ._offsets import Offsets
 
@@ -38,6 +40,31 @@ class StartOffsets:
         self._clock_ms = clock_ms
         self._ends: dict[MessageQueue, int] = {}
         """The end of each queue that is waited for, as it was found first."""
+
+    async def find_all(
+        self, queues: Iterable[MessageQueue], claimed: Container[MessageQueue]
+    ) -> dict[MessageQueue, int | LanemqError]:
+        """Return what ``find`` gives for each queue that is ``claimed``; ``wait_for`` the others.
+
+        Brokers are asked side by side, and each for several queues at once: one that does not
+        answer holds up no other.
+        """
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+
+        async def ask(queues: list[MessageQueue]) -> list[int | LanemqError | None]:
+            return await settle(
+                [partial(self.find if one in claimed else self.wait_for, one) for one in queues]
+            )
+
+        found = await gather([partial(ask, some) for some in by_broker.values()])
+        return {
+            queue: offset
+            for some, offsets in zip(by_broker.values(), found, strict=True)
+            for queue, offset in zip(some, offsets, strict=True)
+            if offset is not None
+        }
 
     async def find(self, queue: MessageQueue) -> int:
         """Return the offset (counts messages) of the first message to read. Raises any

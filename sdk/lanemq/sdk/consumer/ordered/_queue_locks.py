@@ -12,11 +12,13 @@ from typing import Final, NamedTuple, final
 
 import trio
 
+from lanemq.local import suspended_s
 from lanemq.wire import BOUND_LOCK_FIELD, RemoteProtocolError, RequestCode
 from lanemq.wire.bodies import LockBatch, LockBatchResult, MessageQueue
 from lanemq.wire.frame import Frame, request
 
 from ..._errors import BadAnswer, BrokerUnreachable, LanemqError
+from ..._tasks import read_body
 from ...logical._progress import lock_keeper
 from ...net._client import Client
 from ...observe._log import get_logger
@@ -40,22 +42,38 @@ class Granted(NamedTuple):
     """The address of the broker where locks end with the connection; else empty."""
 
 
+def _now_s() -> float:
+    """Return the time by a clock that goes on while the machine is suspended."""
+    return trio.current_time() + suspended_s()
+
+
 @final
 class Lease:
     """The lock of one queue, for as long as it is ours without a break."""
 
-    __slots__ = ("ends_with", "until_s")
+    __slots__ = ("_until_s", "ends_with")
 
-    def __init__(self, until_s: float) -> None:
-        self.until_s = until_s
-        """Time from which it counts as lost, by trio's clock; in the past once it was."""
+    def __init__(self) -> None:
+        self._until_s = NEVER_S
         self.ends_with = ""
         """The address of the broker whose connection it ends with, if it does."""
 
+    @property
+    def until_s(self) -> float:
+        """Time from which it counts as lost, by trio's clock; in the past once it was.
+
+        That clock stands still while the machine is suspended, and the broker's does not.
+        """
+        return self._until_s - suspended_s()
+
     def renew(self, asked_s: float, granted: Granted) -> None:
-        """Note that the broker lent the lock, for a request made at ``asked_s``."""
-        self.until_s = asked_s + LOCK_LIFE_S
+        """Note that the broker lent the lock, for a request made at ``asked_s`` of ``_now_s``."""
+        self._until_s = asked_s + LOCK_LIFE_S
         self.ends_with = granted.ends_with
+
+    def end(self) -> None:
+        """Note that the lock is ours no longer."""
+        self._until_s = NEVER_S
 
 
 @final
@@ -76,20 +94,20 @@ class QueueLocks:
 
     def lease(self, queue: MessageQueue) -> Lease:
         """Return the lease of a queue; of one that was never ours, a lease that has ended."""
-        return self._leases.get(queue) or Lease(NEVER_S)
+        return self._leases.get(queue) or Lease()
 
     async def claim(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Ask for the locks of ``queues``; those that are ours now. Failures are logged."""
         granted: set[MessageQueue] = set()
 
         async def ask(address: str, wanted: list[MessageQueue]) -> None:
-            asked_s = trio.current_time()  # the lock's life begins no earlier
+            asked_s = _now_s()  # the lock's life begins no earlier
             answer = await self._ask(address, wanted)
             if answer is None:
                 return
             granted.update(answer.queues)
             for queue in answer.queues:
-                self._leases.setdefault(queue, Lease(NEVER_S)).renew(asked_s, answer)
+                self._leases.setdefault(queue, Lease()).renew(asked_s, answer)
 
         await self._each_broker(ask, queues)
         return granted
@@ -107,7 +125,7 @@ class QueueLocks:
         lease = self._leases.pop(queue, None)
         if lease is None:
             return False
-        lease.until_s = NEVER_S
+        lease.end()
         return True
 
     async def run(self) -> None:
@@ -115,19 +133,23 @@ class QueueLocks:
         pause_s = RENEW_INTERVAL_S
         while True:
             await trio.sleep(pause_s)
+            self._lose_overdue()  # after a suspension others may have had them in between
             answered = await self._renew()
             pause_s = RENEW_INTERVAL_S if answered else RETRY_S
-            for queue in tuple(self._leases):
-                if not self.holds(queue):
-                    LOGGER.warning("the lock of %s could not be renewed in time", queue)
-                    self._lose(queue)
+            self._lose_overdue()
+
+    def _lose_overdue(self) -> None:
+        for queue in tuple(self._leases):
+            if not self.holds(queue):
+                LOGGER.warning("the lock of %s could not be renewed in time", queue)
+                self._lose(queue)
 
     async def _renew(self) -> bool:
         complete = True
 
         async def ask(address: str, wanted: list[MessageQueue]) -> None:
             nonlocal complete
-            asked_s = trio.current_time()
+            asked_s = _now_s()
             answer = await self._ask(address, wanted)
             if answer is None:
                 complete = False
@@ -190,7 +212,9 @@ class QueueLocks:
         before = connection(address)
         try:
             answer = await self._call(RequestCode.LOCK_BATCH_MQ, address, queues)
-            granted = set(LockBatchResult.decode(answer.body).lock_ok_mq_set) & set(queues)
+            answered = connection(address)
+            result = await read_body(answer.body, LockBatchResult.decode)
+            granted = set(result.lock_ok_mq_set) & set(queues)
         except RemoteProtocolError as error:
             LOGGER.warning("%s", BadAnswer(address, "a request for locks", str(error)))
         except LanemqError as error:
@@ -199,7 +223,7 @@ class QueueLocks:
             if BOUND_LOCK_FIELD not in answer.fields:
                 return Granted(granted, "")
             now = connection(address)
-            if now is not None and before in (None, now):
+            if now is not None and now == answered and before in (None, now):
                 return Granted(granted, address)
             LOGGER.info("%s: the connection ended with the answer to a request for locks", address)
         return None

@@ -6,6 +6,7 @@ lag tools and for a later change of listener; it may lag the record by a commit,
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol, final
 
 import trio
@@ -15,6 +16,7 @@ from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.message import StageRecord
 
 from ..._errors import LanemqError
+from ..._tasks import gather
 from ...listeners._ordered_listeners import StageOffsetStore
 from ...observe._log import get_logger
 from ..group._offsets import AGAIN_S
@@ -177,8 +179,8 @@ class StageProgress:
 
     async def persist(
         self, queues: Iterable[MessageQueue] | None = None, *, wait: bool, again: bool = False
-    ) -> None:
-        """Make changed records durable; failures are logged.
+    ) -> list[LanemqError]:
+        """Make changed records durable; returns failures and logs them.
 
         With ``wait`` the ordinary offsets are awaited too, and the records say so: the
         next consumer can tell a crash from a move by another tool. ``again`` includes what did not
@@ -186,26 +188,27 @@ class StageProgress:
         """
         known = dict.fromkeys((*self._progress, *self._sources))
         chosen = tuple(known) if queues is None else tuple(queues)
-        async with trio.open_nursery() as nursery:
-            for queue in chosen:
-                nursery.start_soon(self._persist, queue, wait, again)
+        failures = await gather([partial(self._persist, queue, wait, again) for queue in chosen])
+        return [error for error in failures if error is not None]
 
     async def save(self, queue: MessageQueue) -> bool:
         """Make the records of one queue durable now; returns whether they are."""
-        return await self._persist(queue, False)
+        return await self._persist(queue, False) is None
 
-    async def _persist(self, queue: MessageQueue, final: bool, again: bool = False) -> bool:
+    async def _persist(
+        self, queue: MessageQueue, final: bool, again: bool = False
+    ) -> LanemqError | None:
         async with self._saving.setdefault(queue, trio.Lock()):
             progress = self._now(queue)
             if progress is None:
-                return True
+                return None
             again = again or trio.current_time() >= self._again_s.get(queue, math.inf)
             try:
                 await self._write(queue, progress, final=final, again=again)
             except LanemqError as error:
                 LOGGER.warning("cannot commit %s of %s: %s", progress.whole, queue, error)
-                return False
-            return True
+                return error
+            return None
 
     async def _write(
         self, queue: MessageQueue, progress: QueueProgress, *, final: bool, again: bool

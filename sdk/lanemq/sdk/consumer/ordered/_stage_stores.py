@@ -12,7 +12,7 @@ from lanemq.wire.bodies import MessageQueue, SubscriptionGroupConfig
 from lanemq.wire.frame import request
 from lanemq.wire.message import StageRecord, stage_group
 
-from ..._errors import LanemqError, RefusedByBroker, WrongUse
+from ..._errors import RefusedByBroker, WrongUse
 from ...net._client import Client
 from ...observe._log import get_logger
 from ..group._group_calls import GroupCalls
@@ -70,9 +70,8 @@ class LocalCommits:
     async def commit_offset(self, queue: MessageQueue, offset: int, *, wait: bool) -> None:
         """Write the offset and wait for it, also without ``wait``. Raises ``LanemqError``."""
         self._offsets.update(queue, offset)
-        await self._offsets.persist([queue], wait=wait)
-        if await self._offsets.load(queue) != offset:
-            raise LanemqError(f"offset {offset} of {queue} could not be written to its file")
+        if failures := await self._offsets.persist([queue], wait=wait):
+            raise failures[0]
 
 
 @final

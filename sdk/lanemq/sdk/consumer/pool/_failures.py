@@ -8,6 +8,7 @@ import trio
 from lanemq.wire import show_text
 
 from ..._messages import Outcome, ReceivedMessage, Retry
+from ...listeners._ordered_listeners import AbandonMessage
 from ...observe._log import get_logger
 
 LOGGER = get_logger("lanemq.sdk.listener")
@@ -26,6 +27,16 @@ def log_failure(messages: Sequence[ReceivedMessage], error: BaseException) -> No
         LOGGER.error("the listener failed on %s, which comes again", messages, exc_info=error)
     elif count & (count - 1) == 0:
         LOGGER.error("the listener failed %d times in a row on %s: %r", count, messages, error)
+
+
+def abandonment(
+    error: AbandonMessage, messages: Sequence[ReceivedMessage]
+) -> AbandonMessage | Outcome:
+    """Return ``error`` as the outcome of a batch, or RETRY where it names no message of that."""
+    if error.of(messages):
+        return error
+    LOGGER.error("%r is raised for none of %s, which come again", error, messages)
+    return Outcome.RETRY
 
 
 def reason_of(outcome: object, error: BaseException | None) -> str:

@@ -82,7 +82,7 @@ class KeyScheduler(Generic[M]):
         """Do nothing: nothing depends on offsets here."""
 
     def discard(self) -> None:
-        """Forget the messages that wait: the queue is not held any more."""
+        """Forget the messages that wait: the queue is no longer held."""
         self._lines.clear()
         self._heads.clear()
         self._free.clear()

@@ -13,7 +13,7 @@ import msgspec
 from ..._messages import Outcome, ReceivedMessage
 from ...listeners._listener_context import ListenerContext
 from ...listeners._ordered_listeners import AbandonMessage
-from ._failures import log_failure
+from ._failures import abandonment, log_failure
 from ._queue_consumer import Messages, QueueConsumer
 
 OUTSIDE: Final = "lanemq_outside"
@@ -57,7 +57,7 @@ class OutsideCall(msgspec.Struct, eq=False, gc=False):
         if error is None:
             return None if self.value is Outcome.SUCCESS else self.value
         if isinstance(error, AbandonMessage):
-            return error
+            return abandonment(error, self.batch.messages)
         if not isinstance(error, Exception):
             # No reason for the core to end: SystemExit in a thread, a task that was cancelled.
             failure = RuntimeError(f"the application's function ended by {error!r}")

@@ -48,7 +48,7 @@ class Scheduler(Protocol):
         """Return the stage of ``batch``; None where there are none."""
 
     def discard(self) -> None:
-        """Forget the messages that wait: the queue is not held any more."""
+        """Forget the messages that wait: the queue is no longer held."""
 
 
 class OrderedScheduler(Scheduler, Protocol):

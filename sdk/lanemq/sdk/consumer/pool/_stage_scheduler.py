@@ -145,7 +145,7 @@ class StageScheduler(Generic[M]):
         self._next_offset = next_offset
 
     def discard(self) -> None:
-        """Forget the messages that wait: the queue is not held any more."""
+        """Forget the messages that wait: the queue is no longer held."""
         self._waiting.clear()
         self._ready.clear()
 

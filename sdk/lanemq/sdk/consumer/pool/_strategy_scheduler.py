@@ -105,7 +105,7 @@ class StrategyScheduler(Generic[M]):
         return self._taken[batch].stage(batch)
 
     def discard(self) -> None:
-        """Forget the messages that wait: the queue is not held any more."""
+        """Forget the messages that wait: the queue is no longer held."""
         for scheduler in self._turns:
             scheduler.discard()
 

@@ -11,7 +11,7 @@ from ...listeners._listener import Handle
 from ...listeners._ordered_listeners import AbandonMessage
 from ...observe._consume_stats import TopicStats
 from ..pulls._held_queue import HeldQueue
-from ._failures import log_failure, reason_of
+from ._failures import abandonment, log_failure, reason_of
 from ._queue_consumer import Messages, QueueConsumer, S
 
 
@@ -58,7 +58,8 @@ class Worker(Generic[S]):
             outcome = await handle(messages)
             self.outcome = None if outcome is Outcome.SUCCESS else outcome
         except AbandonMessage as error:
-            self.outcome = failure = error
+            failure = error
+            self.outcome = abandonment(error, messages)
         except Exception as error:  # the application's own
             failure = error
             log_failure(messages, error)

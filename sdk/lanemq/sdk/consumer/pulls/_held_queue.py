@@ -30,6 +30,8 @@ class HeldQueue:
         self.failing = False  # the last pull failed; the next failure is not news
         self.is_full: Callable[[], bool] | None = None
         """Says that nothing more is to be pulled until something is released; None: never."""
+        self.returned: int | None = None
+        """The offset behind the messages that a lite pull consumer returned; None before that."""
         self.last_pull_ms = 0
         self.last_consume_ms = 0
         self._released: trio.Event | None = None

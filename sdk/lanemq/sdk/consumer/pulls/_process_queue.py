@@ -5,7 +5,6 @@ some messages come twice and none is lost.
 Source: RocketMQ 4.9.8, ProcessQueue.
 """
 
-from bisect import insort
 from collections import deque
 from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar, final
@@ -44,27 +43,23 @@ class ProcessQueue(Generic[M]):
         self._order: deque[int] = deque()
 
     def put(self, messages: Iterable[M], next_offset: int) -> list[M]:
-        """Hold the messages that a pull found; return the new ones, in offset order."""
-        held, order, fresh = self._held, self._order, []
+        """Hold the messages that a pull found; return the new ones, as they came."""
+        held, order, fresh, is_behind = self._held, self._order, [], False
         for message in messages:
             offset = message.queue_offset
             if offset in held:
                 continue
             if order and offset <= order[-1]:
-                self._insert(offset)
+                is_behind = True
             else:
                 order.append(offset)
             held[offset] = message
             self.size_bytes += message.size_bytes
             fresh.append(message)
+        if is_behind:  # only after a reset of offsets, or where a broker keeps no order
+            self._order = deque(sorted(held))
         self.next_offset = next_offset
         return fresh
-
-    def _insert(self, offset: int) -> None:
-        # Only after a reset of offsets, or when a broker answers a pull twice.
-        order = sorted(self._held)
-        insort(order, offset)
-        self._order = deque(order)
 
     def release(self, messages: Iterable[M]) -> None:
         """Hold ``messages`` no longer. Unknown ones are passed over."""

@@ -27,7 +27,7 @@ from .._broker_requests import Listener
 from .._consumer_core import ConsumerCore
 from .._ownership import FreeQueues
 from ..group._group_calls import GroupCalls
-from ..group._offset_store import StoreCommits
+from ..group._offset_store import StageStore, StoreCommits
 from ..group._offsets import LocalOffsets, Offsets
 from ..group._send_back import SendBack
 from ..ordered._stage_progress import StageProgress
@@ -212,13 +212,16 @@ def staged_offsets(
     strategies = tuple(listener.stages) if isinstance(listener.stages, Mapping) else ()
     for strategy in ("", *strategies):
         check_group(stage_group(group, strategy))
-    wins = listener.group_offset_wins
+    wins, own = listener.group_offset_wins, listener.store
     if options.message_model is MessageModel.BROADCASTING:
         folder = options.offsets_dir / options.client.instance
         commits = LocalCommits(LocalOffsets(folder / f"{group}.json"))
-        store = listener.store or LocalStageOffsets(folder / f"{group}.stages.json")
+        ours = LocalStageOffsets(folder / f"{group}.stages.json")
+        store = StageStore(ours if own is None else own)  # one that is empty may count as false
         return StageProgress(store, commits, group_offset_wins=wins, strategies=strategies)
     kept = options.offset_store
-    store = listener.store or kept or BrokerStageOffsets(client, group)
+    if own is None:
+        own = BrokerStageOffsets(client, group) if kept is None else kept
+    store = StageStore(own)
     ordinary = GroupCalls(client, group) if kept is None else StoreCommits(kept)
     return StageProgress(store, ordinary, group_offset_wins=wins, strategies=strategies)

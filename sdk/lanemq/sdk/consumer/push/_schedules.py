@@ -126,12 +126,14 @@ def _choice(listener: StagedConcurrentListener) -> Choose[ReceivedMessage]:
 
     def choose(message: ReceivedMessage) -> str | None:
         try:
-            return compute(message)
+            strategy = compute(message)
+            hash(strategy)
         except Exception:  # the application's own
             LOGGER.exception(
                 "compute_strategy failed on %s, which is handled without a strategy", message
             )
             return None
+        return strategy
 
     return choose
 

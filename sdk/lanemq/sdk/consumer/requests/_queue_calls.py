@@ -3,7 +3,7 @@
 Source: RocketMQ 4.9.8, MQClientAPIImpl, PullAPIWrapper.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Final, Protocol, final
 
@@ -109,6 +109,9 @@ class QueueRequests(Protocol):
         """
 
 
+NO_FIELDS: Final[Mapping[str, str]] = {}
+
+
 @final
 class QueueCalls:
     """Asks the broker of a queue on behalf of one group. Every call may raise `LanemqError`."""
@@ -178,16 +181,15 @@ class QueueCalls:
         *,
         wait: bool,
         address: str | None = None,
-        of_logical_queue: bool = False,
+        more: Mapping[str, str] = NO_FIELDS,
     ) -> None:
         """Store the group's progress; unless ``wait``, without an answer.
 
+        ``more`` are further ext fields.
         The first of a topic at a broker is answered in any case before another is sent.
         """
         header = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, offset)
-        fields = header.to_fields()
-        if of_logical_queue:
-            fields[READER_FIELD] = "true"
+        fields = {**header.to_fields(), **more}
         code, remoting = RequestCode.UPDATE_CONSUMER_OFFSET, self._client.remoting
         address = address or self.reader(queue)
         first = partial(self._ask, address, code, fields)
@@ -236,7 +238,7 @@ class QueueCalls:
 
     async def pull(self, queue: MessageQueue, offset: int, terms: PullTerms) -> Pulled:
         """Read from ``offset`` on."""
-        pulled = read_pull(*await self.pull_answer(queue, offset, terms))
+        pulled = read_pull(*await self.pull_answer(queue, offset, terms), terms.batch)
         if pulled.messages and (pulled.shift or pulled.messages[0].queue_id != queue.queue_id):
             # Of a static topic of 5.x: the broker has the queue under another id.
             own = MessageQueue(queue.topic, queue.broker_name, pulled.messages[0].queue_id)
@@ -286,11 +288,11 @@ def _read_offset(answer: Frame, address: str) -> int:
         raise BadAnswer(address, "a question for an offset", str(error)) from error
 
 
-def read_pull(answer: Frame, address: str) -> Pulled:
-    """Decode the answer to a pull. Raises ``BadAnswer``."""
+def read_pull(answer: Frame, address: str, asked: int) -> Pulled:
+    """Decode the answer to a pull for ``asked`` messages at most. Raises ``BadAnswer``."""
     try:
         header = PullMessageResponse.from_fields(answer.fields)
-        messages = decode_messages(answer.body) if answer.code == FOUND else []
+        messages = decode_messages(answer.body, asked=asked) if answer.code == FOUND else []
     except RemoteProtocolError as error:
         raise BadAnswer(address, "a pull", str(error)) from error
     return Pulled(

@@ -6,7 +6,7 @@ from ._bench import bench
 from ._files import export_command, import_command
 from ._keys import cas, create, delete, get, put
 from ._leases import lease
-from ._long import lock, watch
+from ._long import elect, lock, observe, watch
 from ._ranges import compact, range_command, txn
 from ._whole import hash_command, namespaces, scan, status
 
@@ -35,6 +35,8 @@ for _command in (
     compact,
     watch,
     lock,
+    elect,
+    observe,
     lease,
     export_command,
     import_command,

@@ -12,7 +12,7 @@ import click
 import trio
 
 from lanemq.local import print_json, print_line
-from lanemq.local.cli import CommandFailed
+from lanemq.local.cli import CommandFailed, advised
 from lanemq.wire import ProtocolError, show_bytes
 from lanemq.wire.kv import DEFAULT_NAMESPACE, Change, ChangeKind, Entry
 
@@ -26,10 +26,18 @@ from ...admin.cli.command._access import (
 )
 from ...admin.cli.command._seconds import Seconds
 from .._open import open_kv_store
+from ..requests._errors import KvStateLost, NamespaceSplit, NoLease, NoNamespace
 
 EXIT_NO: Final = 1
 EXIT_FAILED: Final = 2
 KINDS: Final = {ChangeKind.PUT: "put", ChangeKind.DELETE: "delete", ChangeKind.EXPIRE: "expire"}
+ADVICE: Final = {
+    NamespaceSplit: "`lanemq kv export --namespace {namespace} --broker {last} FILE` keeps what one"
+    " has, and `lanemq kv delete --namespace {namespace} --broker {last}` removes it",
+    NoNamespace: "`lanemq kv create --namespace {namespace} --broker NAME` makes it at a broker;"
+    " `lanemq admin forgetBroker -b NAME` gives up a broker that will not come back",
+    KvStateLost: "`lanemq kv import --replace FILE` imports a snapshot",
+}
 Body = Callable[..., Awaitable[int]]
 """A command: gets the store and an ``Output``, and returns the exit status."""
 
@@ -214,8 +222,11 @@ def _run(body: Body, options: dict[str, Any]) -> int:
 
     try:
         return trio.run(main)
+    except NoLease as error:
+        print_line(str(error), err=True)
+        return EXIT_NO
     except (LanemqError, ProtocolError) as error:
-        _fail(str(error))
+        _fail(advised(error, ADVICE))
     except BrokenPipeError:
         return EXIT_FAILED
     except OSError as error:

@@ -12,6 +12,7 @@ import trio
 
 from lanemq.local import create_temporary, print_line
 from lanemq.wire.kv import (
+    LOAD_ENTRIES_MAX,
     LoadedEntry,
     NamespaceStatus,
     OpType,
@@ -31,8 +32,6 @@ from ._sources import ETCD, open_source
 
 CHUNK_BYTES: Final = 256 << 10
 """Bytes of a load: the broker answers nobody else while it applies one."""
-CHUNK_ENTRIES: Final = 2000
-"""Entries of a load, for the same reason."""
 LOADS_AT_ONCE: Final = 2
 """While the broker applies one the next is made, and under way."""
 NUMBERS_BYTES: Final = 40
@@ -277,13 +276,13 @@ async def load_all(
 
 
 def chunks(entries: list[LoadedEntry]) -> Iterator[list[LoadedEntry]]:
-    """Divide entries into loads of about ``CHUNK_BYTES``, and ``CHUNK_ENTRIES`` at most."""
+    """Divide entries into loads of about ``CHUNK_BYTES``, and ``LOAD_ENTRIES_MAX`` at most."""
     chunk: list[LoadedEntry] = []
     size_bytes = 0
     for entry in entries:
         chunk.append(entry)
         size_bytes += len(entry.key) + len(entry.value) + NUMBERS_BYTES
-        if size_bytes >= CHUNK_BYTES or len(chunk) >= CHUNK_ENTRIES:
+        if size_bytes >= CHUNK_BYTES or len(chunk) >= LOAD_ENTRIES_MAX:
             yield chunk
             chunk, size_bytes = [], 0
     if chunk:

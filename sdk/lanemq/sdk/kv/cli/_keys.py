@@ -16,6 +16,7 @@ from ...admin.cli.command._seconds import Seconds
 from .._numbers import TTL_S_MAX
 from .._store import KeyValueStore
 from ._command import EXIT_NO, Output, entry_value, kv_command
+from ._positions import Positions
 
 LEASE: Final = click.option(
     "--lease",
@@ -37,12 +38,33 @@ def value_of(text: str, output: Output) -> bytes:
 @click.argument("key")
 @click.option("--raw", is_flag=True, help="Print the value without a line break behind it.")
 @click.option("--local", is_flag=True, help="Do not insist on the latest value.")
-async def get(store: KeyValueStore, output: Output, *, key: str, raw: bool, local: bool) -> int:
-    """Print the value of a key."""
-    entry = await store.get(output.bytes_of(key), consistency="local" if local else "linearizable")
+@click.option("--revision", type=Positions(), help="As it was at that revision.")
+async def get(
+    store: KeyValueStore,
+    output: Output,
+    *,
+    key: str,
+    raw: bool,
+    local: bool,
+    revision: tuple[int, ...] | None,
+) -> int:
+    """Print the value of a key.
+
+    It is that of now, or of --revision, as far as the history is known. Of several partitions a
+    revision is N,N,...
+    """
+    name, then = output.bytes_of(key), ""
+    if revision is not None:
+        if local:
+            raise click.UsageError("the past is in the history: give --local or --revision")
+        page = await store.range(name, name + b"\x00", revision=revision)
+        entry = next(iter(page.entries), None)
+        then = f" at revision {','.join(map(str, revision))}"
+    else:
+        entry = await store.get(name, consistency="local" if local else "linearizable")
     if entry is None:
         output.value(None)
-        print_line(f"there is no key {key!r} in namespace {store.namespace}", err=True)
+        print_line(f"there is no key {key!r} in namespace {store.namespace}{then}", err=True)
         return EXIT_NO
     output.value(entry_value(entry))
     if not output.json:

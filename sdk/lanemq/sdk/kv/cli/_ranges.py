@@ -9,11 +9,11 @@ import click
 
 from lanemq.local import print_line
 from lanemq.wire import LONG_MAX
-from lanemq.wire.kv import Compare, Operation, OperationKind
+from lanemq.wire.kv import LEASE_MAX, Compare, Operation, OperationKind
 
 from .._store import KeyValueStore
 from ._command import EXIT_NO, Output, entry_value, kv_command
-from ._long import Positions
+from ._positions import Positions
 
 
 @kv_command("range")
@@ -91,9 +91,10 @@ async def txn(store: KeyValueStore, output: Output, *, file: Path) -> int:
     Each line is a comparison or an operation, in words as a shell has them:
 
     \b
-    if version KEY = 3          also revision and value; and !=, < and >
+    if version KEY = 3          also revision, lease and value; and !=, < and >
     if exists KEY               or missing
     then put KEY VALUE          done if all comparisons hold
+    then put KEY VALUE lease 7  under the lease of that number
     else get KEY                done otherwise; also delete KEY
 
     Prints whether the comparisons held, and a line for each operation. The exit status is 1 if
@@ -154,18 +155,31 @@ def _take(
             compares.append(Compare.version(output.bytes_of(key), relation, _number(number)))
         case ["if", "revision", key, relation, number]:
             compares.append(Compare.revision(output.bytes_of(key), relation, _number(number)))
+        case ["if", "lease", key, relation, number]:
+            compares.append(Compare.lease(output.bytes_of(key), relation, _number(number)))
         case ["if", "value", key, relation, value]:
             given = output.bytes_of(value, "value")
             compares.append(Compare.value(output.bytes_of(key), relation, given))
-        case [("then" | "else") as branch, "put", key, value]:
-            put = Operation.put(output.bytes_of(key), output.bytes_of(value, "value"))
-            branches[branch].append(put)
+        case [("then" | "else") as branch, "put", key, value, *under]:
+            lease = _lease(under)
+            data = output.bytes_of(value, "value")
+            branches[branch].append(Operation.put(output.bytes_of(key), data, lease=lease))
         case [("then" | "else") as branch, "get", key]:
             branches[branch].append(Operation.get(output.bytes_of(key)))
         case [("then" | "else") as branch, "delete", key]:
             branches[branch].append(Operation.delete(output.bytes_of(key)))
         case _:
             raise ValueError("it is neither a comparison nor an operation")
+
+
+def _lease(words: list[str]) -> int:
+    """Return the lease that the words behind a put name, 0 without any. Raises ``ValueError``."""
+    match words:
+        case []:
+            return 0
+        case ["lease", number] if 0 < (lease := _number(number)) <= LEASE_MAX:
+            return lease
+    raise ValueError(f"behind a put there may be lease and its number, from 1 to {LEASE_MAX}")
 
 
 def _number(text: str) -> int:

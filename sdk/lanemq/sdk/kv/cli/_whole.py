@@ -1,17 +1,13 @@
 """Commands about a namespace as a whole: scan, hash, status."""
 
-from typing import Final
-
 import click
 
-from lanemq.wire.kv import NamespaceStatus
+from lanemq.wire.kv import PAGE_ENTRIES_MAX, NamespaceStatus
 
 from .._store import KeyValueStore
 from .._sums import sum_of
 from ..requests._errors import KvRejected
 from ._command import Output, entry_value, kv_command
-
-PAGE_ENTRIES: Final = 1000
 
 
 @kv_command("scan")
@@ -43,7 +39,7 @@ async def scan(
             cursor=cursor,
             keys_only=keys_only,
             snapshot=snapshot,
-            limit=PAGE_ENTRIES if left is None else left,
+            limit=PAGE_ENTRIES_MAX if left is None else min(left, PAGE_ENTRIES_MAX),
             partition=partition,
         )
         for entry in page.entries:

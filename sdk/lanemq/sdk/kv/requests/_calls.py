@@ -26,14 +26,14 @@ from ..._errors import BrokerUnreachable, LanemqError, NoRoute, RequestTimedOut
 from ..._tasks import gather
 from ...admin._client import AdminClient
 from ...net._remoting import RemotingClient
-from ._attempts import Attempts
+from ._attempts import ATTEMPT_S, Attempts
 from ._errors import KvRejected, NoNamespace, refusal
 from ._holders import Holders
-from ._writes import WriteWindow
+from ._writes import WriteWindows
 
 T = TypeVar("T")
-ATTEMPT_S: Final = 3.0
-TRIED_AGAIN: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
+BUSY: Final = ResponseCode.SYSTEM_BUSY
+TRIED_AGAIN: Final = frozenset({BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
 ANY_CODE: Final = range(1 << 31)
 DENIALS_MAX: Final = 4
 """Answers that a broker does not have the namespace after which a write looks for it again."""
@@ -64,9 +64,8 @@ class KvCalls:
         admin = AdminClient(client, name_servers, timeout_s=ATTEMPT_S)
         self.namespace = namespace
         self.holders = Holders(admin, namespace, broker)
-        self._client_id = client_id
         self.timeout_s = timeout_s
-        self._windows: dict[int, WriteWindow] = {}
+        self._windows = WriteWindows(namespace, client_id)
 
     def attempts(self, more_s: float = 0.0) -> Attempts:
         """Return the attempts of a new call."""
@@ -168,7 +167,7 @@ class KvCalls:
         attempts = attempts or self.attempts()
         while True:
             try:
-                partitions = await self.holders.partitions()
+                partitions = await attempts.look_up(self.holders.partitions)
             except (BrokerUnreachable, NoRoute, RequestTimedOut) as error:
                 await attempts.pause(error)
                 continue
@@ -176,12 +175,8 @@ class KvCalls:
                 return await ask(partitions)
             except OtherPartitions:
                 if not attempts.may_follow():
-                    await attempts.pause(
-                        LanemqError(
-                            f"namespace {self.namespace!r}: brokers do not agree on the number "
-                            "of its partitions"
-                        )
-                    )
+                    why = "brokers do not agree on the number of its partitions"
+                    await attempts.pause(LanemqError(f"namespace {self.namespace!r}: {why}"))
 
     async def each(self, ask: Callable[[int, int, Attempts], Awaitable[T]]) -> list[T]:
         """Call ``ask`` for every partition at once; it gets its number, and how many there are."""
@@ -235,26 +230,11 @@ class KvCalls:
         create_at: str | None = None,
     ) -> bytes:
         """Write to one of ``partitions``, as ``ask_at``."""
-        window = self._windows.get(partition)
-        if window is None:
-            window = self._windows[partition] = WriteWindow()
-        waits_since_s = trio.current_time()
-        sequence = await window.take()
-        try:
-            attempts.extend(trio.current_time() - waits_since_s)
-            header = KvWrite(
-                op_type=op_type,
-                namespace=self.namespace,
-                client=self._client_id,
-                sequence=sequence,
-                waits=window.waits,
-            )
+        async with self._windows.numbered(op_type, partition, attempts) as header:
             code = RequestCode.KV_WRITE
             return await self.ask_at(
                 partition, partitions, code, header, body, attempts=attempts, create_at=create_at
             )
-        finally:
-            window.give_back(sequence)
 
     async def ask_at(
         self,
@@ -270,7 +250,8 @@ class KvCalls:
     ) -> bytes:
         """Ask the holder of one of ``partitions``; a write has it made at ``create_at``.
 
-        Raises ``OtherPartitions`` where there is another number of them.
+        A busy broker is asked again, but not to wait (``wait_s``): see ``changes_after``. Raises
+        ``OtherPartitions`` where there is another number of them.
         """
         holders, denials = self.holders, 0
         while True:
@@ -278,16 +259,16 @@ class KvCalls:
                 raise OtherPartitions
             error: LanemqError
             try:
-                at = await holders.locate(partition, create_at=create_at)
+                search = partial(holders.locate, partition, create_at=create_at)
+                at = await attempts.look_up(search)
                 placed: dict[str, Any] = {"partition": partition, "partitions": partitions}
                 if isinstance(header, KvWrite):
                     placed["create_at"] = create_at or at.create_at
                 fields = msgspec.structs.replace(header, **placed).to_fields()
                 attempts.asked = True
-                answer = await self._client.call(
-                    at.address, request(code, fields, body=body), ATTEMPT_S + wait_s,
-                    accept=ANY_CODE,
-                )  # fmt: skip
+                frame = request(code, fields, body=body)
+                within_s = attempts.request_s(wait_s, len(body))
+                answer = await self._client.call(at.address, frame, within_s, accept=ANY_CODE)
             except (BrokerUnreachable, NoRoute, RequestTimedOut) as unreachable:
                 holders.forget(partition)
                 error = unreachable
@@ -302,7 +283,7 @@ class KvCalls:
                     if not holders.agree_on(partitions) or attempts.may_follow():
                         continue
                     holders.forget(partition)
-                elif answer.code not in TRIED_AGAIN:
+                elif answer.code not in TRIED_AGAIN or (wait_s and answer.code == BUSY):
                     if answer.code == ResponseCode.KV_NAMESPACE_NOT_EXIST:
                         holders.denied(partition, at)  # another may have it by the next call
                         denials += 1

@@ -1,6 +1,7 @@
 """Creation of a namespace: one write for each partition, at the broker that is chosen for it."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from lanemq.wire.kv import LONE_BROKER, PARTITIONS_MAX, Moved, OpType
 
@@ -70,7 +71,7 @@ async def _route(calls: KvCalls) -> KvRoute:
     attempts = calls.attempts()
     while True:
         try:
-            return await calls.holders.look(making=True)
+            return await attempts.look_up(partial(calls.holders.look, making=True))
         except (BrokerUnreachable, NoRoute, RequestTimedOut) as error:
             await attempts.pause(error)
 

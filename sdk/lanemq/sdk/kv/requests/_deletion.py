@@ -1,5 +1,7 @@
 """Deletion of a namespace: one write for each partition, which names what it means to delete."""
 
+from functools import partial
+
 from lanemq.wire.kv import OpType, WriteAnswer, decode_answer, encode_drop
 
 from ..._errors import BrokerUnreachable, LanemqError, NoRoute, RequestTimedOut
@@ -54,7 +56,8 @@ async def _forgotten(calls: KvCalls, identities: set[str]) -> None:
     while True:
         why: LanemqError = NoRoute(calls.namespace, "name servers list it still")
         try:
-            route = await find_route(calls.holders.admin, calls.namespace)
+            search = partial(find_route, calls.holders.admin, calls.namespace)
+            route = await attempts.look_up(search)
         except (BrokerUnreachable, NoRoute, RequestTimedOut) as error:
             why = error
         else:

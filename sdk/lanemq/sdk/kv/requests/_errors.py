@@ -6,7 +6,7 @@ LanemqError
  +- NoNamespace        no broker has the namespace, or none that is registered now
  |   +- NamespaceSplit several brokers have one of that name each
  +- KvRejected         a key, value or number beyond the limits (also a ValueError)
- +- KvCompacted        changes from so long ago are not known any more
+ +- KvCompacted        changes from so long ago are no longer known
  +- KvStateLost        the broker has lost the keys of the namespace
  +- KvWriteForgotten   a write repeated so late that nobody knows whether it was done
  +- NoLease            a lease that has ended, was never granted, or is another account's
@@ -55,15 +55,13 @@ class NamespaceSplit(NoNamespace):
 
     def __init__(self, namespace: str, places: Sequence[Sequence[str]]) -> None:
         named = " and ".join(", ".join(brokers) for brokers in places)
-        last = places[-1][0]
         super().__init__(
             namespace,
             f"it exists {len(places)} times, at {named}, each with entries of its own: say which "
-            f"one is meant, with broker=. To have one only, keep what one has with `lanemq kv "
-            f"export --namespace {namespace} --broker {last} FILE`, and delete it with `lanemq kv "
-            f"delete --namespace {namespace} --broker {last}`",
+            "one is meant, with broker=; to have one only, read what another has, and delete it",
         )
         self.brokers = tuple(broker for brokers in places for broker in brokers)
+        self.last = places[-1][0]
 
 
 class KvRejected(LanemqError, ValueError):
@@ -71,7 +69,7 @@ class KvRejected(LanemqError, ValueError):
 
 
 class KvCompacted(LanemqError):
-    """A watch from a position whose changes are not known any more.
+    """A watch from a position whose changes are no longer known.
 
     Read what there is with ``prefix``, and watch from the position of its first page.
     """
@@ -82,7 +80,7 @@ class KvStateLost(LanemqError):
 
 
 class KvWriteForgotten(LanemqError):
-    """A write was repeated too late; whether it was done is not known any more."""
+    """A write was repeated too late; whether it was done is no longer known."""
 
 
 class NoLease(LanemqError):
@@ -90,7 +88,7 @@ class NoLease(LanemqError):
 
     def __init__(self, lease: int = 0, remark: str = "") -> None:
         named = f"lease {lease}" if lease else "the lease"
-        super().__init__(f"{named}: {remark}" if remark else f"{named} is not held any more")
+        super().__init__(f"{named}: {remark}" if remark else f"{named} is no longer held")
         self.lease = lease
 
 

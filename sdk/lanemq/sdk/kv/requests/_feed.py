@@ -7,9 +7,10 @@ import msgspec
 
 from lanemq.wire import RequestCode
 from lanemq.wire.headers import KvFollow, KvWatch
-from lanemq.wire.kv import Change, ChangeKind, Changes, after_key, decode_answer, encode_key
+from lanemq.wire.kv import Change, ChangeKind, after_key, encode_key
 
 from ._calls import KvCalls
+from ._waits import changes_after
 
 WAIT_S: Final = 20.0
 
@@ -31,16 +32,17 @@ class Wanted(NamedTuple):
         """True if a broker of an earlier version serves it."""
         return self.key is None and not self.previous
 
-    def header(self, namespace: str, position: int, index: int) -> KvWatch | KvFollow:
-        """Return the request for the changes from a position on."""
-        wait_ms = int(self.wait_s * 1000)
+    def header(
+        self, namespace: str, position: int, index: int, identity: str | None
+    ) -> KvWatch | KvFollow:
+        """Return the request for the changes from a position on, which does not wait yet."""
         if self.is_simple:
             return KvWatch(
                 position=position,
                 index=index,
                 prefix=encode_key(self.prefix),
                 namespace=namespace,
-                wait_millis=wait_ms,
+                identity=identity,
             )
         begin = self.prefix if self.key is None else self.key
         end = after_key(self.prefix) if self.key is None else self.key + b"\0"
@@ -51,7 +53,7 @@ class Wanted(NamedTuple):
             end=None if end is None else encode_key(end),
             previous=self.previous,
             namespace=namespace,
-            wait_millis=wait_ms,
+            identity=identity,
         )
 
 
@@ -60,14 +62,22 @@ class Feed:
     """The wanted changes of one partition, from a position on."""
 
     def __init__(
-        self, calls: KvCalls, wanted: Wanted, partition: int, partitions: int, position: int
+        self,
+        calls: KvCalls,
+        wanted: Wanted,
+        partition: int,
+        partitions: int,
+        position: int,
+        identity: str | None = None,
     ) -> None:
+        """``identity`` is that of the namespace which has the position, as far as known."""
         self._calls = calls
         self._wanted = wanted
         self._partition = partition
         self._partitions = partitions
         self._next = position
         self._index = 0
+        self._identity = identity
         self._changes = deque[Change]()  # those that nobody has taken yet
         self.position = position
         """The position to go on from; any thread may read it."""
@@ -96,23 +106,26 @@ class Feed:
 
     async def fill(self) -> None:
         """Ask once for more; the broker waits for some."""
-        calls = self._calls
-        wanted = self._wanted
-        header = wanted.header(calls.namespace, self._next, self._index)
-        is_watch = isinstance(header, KvWatch)
-        body = await calls.ask_at(
-            self._partition,
-            self._partitions,
-            RequestCode.KV_WATCH if is_watch else RequestCode.KV_FOLLOW,
-            header,
-            attempts=calls.attempts(wanted.wait_s),
-            wait_s=wanted.wait_s,
-        )
-        found = decode_answer(body, Changes)
+        calls, wanted = self._calls, self._wanted
+
+        async def ask(header: KvWatch | KvFollow, *, wait_s: float) -> bytes:
+            is_watch = isinstance(header, KvWatch)
+            return await calls.ask_at(
+                self._partition,
+                self._partitions,
+                RequestCode.KV_WATCH if is_watch else RequestCode.KV_FOLLOW,
+                header,
+                attempts=calls.attempts(wait_s),
+                wait_s=wait_s,
+            )
+
+        header = wanted.header(calls.namespace, self._next, self._index, self._identity)
+        found = await changes_after(header, wanted.wait_s, ask)
         if wanted.progress and not found.changes:
             note = Change(found.next_position, 0, ChangeKind.PROGRESS, b"", 0)
             found = msgspec.structs.replace(found, changes=[note])
         self.was_answered = True
+        self._identity = found.identity or self._identity
         self._next, self._index = found.next_position, found.next_index
         if self._partition:
             self._changes.extend(

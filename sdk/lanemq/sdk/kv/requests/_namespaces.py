@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 from lanemq.wire.kv import Claim
@@ -33,8 +34,8 @@ async def find_namespaces(calls: KvCalls) -> list[NamespaceInfo]:
     attempts, admin = calls.attempts(), calls.holders.admin
     while True:
         try:
-            claims = await find_claims(admin)
-            present = (await admin.cluster()).broker_addr_table
+            claims = await attempts.look_up(partial(find_claims, admin))
+            present = (await attempts.look_up(admin.cluster)).broker_addr_table
         except (BrokerUnreachable, NoRoute, RequestTimedOut) as error:
             await attempts.pause(error)
         else:

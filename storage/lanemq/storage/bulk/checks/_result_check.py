@@ -37,7 +37,7 @@ class ResultRefused(StoreError):  # noqa: N818 - a property of the result
         super().__init__(
             f"{store.root}: nothing was changed, for the result would not lead to {total}"
             f" messages that can be read now: {'; '.join(map(str, found[:3]))}."
-            f" `lanemq store verify {store.root}` tells what is wrong with the store"
+            " `verify_store` tells what is wrong with the store"
         )
 
 

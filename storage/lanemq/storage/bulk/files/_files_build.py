@@ -205,7 +205,7 @@ class FilesBuild:
         except RowsStale:
             self._conversion.notes.append(
                 f"queue {queue_id} of {topic} was deleted and made again: its rows in RocksDB are"
-                " of older messages, and `lanemq store convert --to rocksdb` removes them"
+                " of older messages, and `convert_to_rocksdb` removes them"
             )
             merged, self._gaps = Merged(), True
             self._oldest[topic, queue_id] = known if known is not None else 0

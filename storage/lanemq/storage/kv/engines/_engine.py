@@ -5,7 +5,7 @@ from typing import Protocol, final
 
 
 class SnapshotGone(Exception):  # noqa: N818 - says what happened
-    """A snapshot cannot be read any more: another one has to be taken."""
+    """A snapshot can no longer be read: another one has to be taken."""
 
 
 class Unfinished(Exception):  # noqa: N818 - says what happened

@@ -2,11 +2,11 @@
 
 import gc
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import trio
 
@@ -18,6 +18,9 @@ from ...disk._files import Files
 from ...disk._real_files import RealFiles
 from ._engine import Engine, Table
 from ._memory import FILE_NAME, MemoryEngine, move_file_aside
+
+if TYPE_CHECKING:
+    from ._rocks import RocksEngine
 
 LOGGER = get_logger(__name__)
 DIRECTORY: Final = "kv"
@@ -76,29 +79,67 @@ class EngineOpener:
     async def open_again(self) -> Engine:
         """Open a database that met damage, without the tables that cannot be read to their ends.
 
-        Nothing is merged while they are read: a damaged file would stop all writes again. Raises as
-        ``open``.
+        Nothing is merged while they are read: a damaged file would stop all writes again. Where all
+        can be read, the damage may be in rows that were deleted: then without the tables that
+        cannot be merged. Raises as ``open``.
         """
         if not self.is_slow:
             return self.open()
+        in_thread = trio.to_thread.run_sync
+        try:
+            async with self._unmerged() as engine:
+                names = set(engine.tables())
+                unreadable = [
+                    name
+                    for name, table in sorted(engine.tables().items())
+                    if await in_thread(self._is_unreadable, name, table)
+                ]
+                for name in unreadable:
+                    self.keep_files()
+                    await in_thread(engine.replace, name)
+            while names and not unreadable:
+                async with self._unmerged() as engine:
+                    damaged = await in_thread(self._merge, engine, names)
+                if damaged:
+                    async with self._unmerged() as engine:
+                        self.keep_files()
+                        await in_thread(engine.replace, damaged)
+        except StoreCorrupted:
+            return await in_thread(self.open)  # which moves it aside
+        return await self._unlocked(self.open)
+
+    @asynccontextmanager
+    async def _unmerged(self) -> "AsyncIterator[RocksEngine]":
+        """Have the database open for the length of the block, and merge nothing by itself."""
         from ._rocks import RocksEngine
 
         rocks = self.directory / ROCKS_DIRECTORY
+        engine = await self._unlocked(partial(RocksEngine, rocks, compacts=False))
         try:
-            engine = await self._unlocked(partial(RocksEngine, rocks, compacts=False))
-        except StoreCorrupted:
-            return await trio.to_thread.run_sync(self.open)  # which moves it aside
-        try:
-            for name, table in list(engine.tables().items()):
-                why = await trio.to_thread.run_sync(why_unreadable, table)
-                if why:
-                    LOGGER.error("the rows of namespace %s cannot be read: %s", name, why)
-                    self.keep_files()
-                    await trio.to_thread.run_sync(engine.replace, name)
+            yield engine
         finally:
             with suppress(OSError):  # the next opening says what is wrong
                 await trio.to_thread.run_sync(engine.close)
-        return await self._unlocked(self.open)
+
+    def _is_unreadable(self, name: str, table: Table) -> bool:
+        """In a thread, as ``why_unreadable``."""
+        why = why_unreadable(table)
+        if why:
+            LOGGER.error("the rows of namespace %s cannot be read: %s", name, why)
+        return bool(why)
+
+    def _merge(self, engine: "RocksEngine", names: set[str]) -> str:
+        """Merge tables in a thread, which leave ``names``; returns the first that cannot be merged,
+        empty if there is none."""
+        from ._rocks_options import merges
+
+        while names:
+            name = min(names)
+            names.remove(name)
+            if not merges(engine.database, engine.tables()[name].family):
+                LOGGER.error("the rows of namespace %s cannot be merged: a file is damaged", name)
+                return name
+        return ""
 
     async def _unlocked(self, open_it: Callable[[], _T]) -> _T:
         """Open a database in a thread; one that readers in this process still hold soon is free."""

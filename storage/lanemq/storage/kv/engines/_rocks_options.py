@@ -1,10 +1,19 @@
-"""The options of the RocksDB of keys, and which of its errors mean damage."""
+"""The options of the RocksDB of keys, and what its damage is known by."""
 
 import errno
 import re
 from typing import Final, final
 
-from rocksdict import BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Options
+from rocksdict import (
+    BlockBasedIndexType,
+    BlockBasedOptions,
+    BottommostLevelCompaction,
+    Cache,
+    CompactOptions,
+    DBCompressionType,
+    Options,
+    Rdict,
+)
 
 from ..._errors import is_full
 
@@ -47,6 +56,20 @@ def new_options(*, compacts: bool) -> Options:
     tables.set_bloom_filter(BLOOM_BITS, False)
     options.set_block_based_table_factory(tables)
     return options
+
+
+def merges(database: Rdict, family: Rdict) -> bool:
+    """Merge all files of a family of a database; returns whether that can be done.
+
+    It reads the blocks of rows that were deleted, too, which no other read does. The database
+    takes no writes any more where a family cannot be merged.
+    """
+    failures = "rocksdb.background-errors"  # the call itself tells nothing
+    before = database.property_int_value(failures)
+    every = CompactOptions()
+    every.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+    family.compact_range(None, None, every)
+    return bool(database.property_int_value(failures) == before)
 
 
 @final

@@ -8,6 +8,8 @@ key                                     value
 ``x`` expires (8 bytes) key             empty; the entries with a ttl, by the time they expire
 ``c`` position (8 bytes) index (4)      kind, key, version, step, head of the entry before as
                                         msgpack; the latest changes
+``h`` key                               head, length (8) and hash (32) of an entry's row, where
+                                        that is long; see ``kv._heads``
 ``s`` generation (1 byte) client        a session as msgpack; see ``kv._sessions``
 ``l`` lease (8 bytes)                   a lease as msgpack: ``LeaseRow``
 ``k`` lease (8 bytes) key               empty; the keys under each lease
@@ -26,9 +28,10 @@ from typing import Final, NamedTuple, final
 
 import msgspec
 
-from lanemq.wire.kv import HASH_BYTES, Entry
+from lanemq.wire.kv import HASH_BYTES, ChangeKind, Entry
 
 ENTRY: Final = b"e"
+HEADS: Final = b"h"
 EXPIRY: Final = b"x"
 CHANGE: Final = b"c"
 SESSION: Final = b"s"
@@ -40,8 +43,11 @@ META: Final = b"m"
 HEAD: Final = Struct(">QQQQQ")
 CHANGE_PLACE: Final = Struct(">QI")
 _CHANGE_KEY: Final = Struct(">cQI").pack
+CHANGE_KEY_BYTES: Final = 13
 LIFE: Final = slice(HEAD.size - 8, HEAD.size)
 """The life in the row of an entry."""
+NEVER: Final = bytes(8)
+"""That of an entry that is there for ever."""
 NO_QUEUE: Final = -1
 BY_LEASE: Final = 1 << 63
 """The bit of a life that is the number of a lease."""
@@ -73,7 +79,7 @@ class Stored(NamedTuple):
 class ChangeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A change, without its value: the log has that."""
 
-    kind: int
+    kind: ChangeKind
     key: bytes
     version: int
     step: int = -1
@@ -93,6 +99,9 @@ class LeaseRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lessor: str
     keys: int = 0
     """Number of keys under it."""
+    key_bytes: int = 0
+    """Bytes of those of these keys that have come since the partition has bounds in bytes; rows
+    from before have no such field."""
 
 
 @final
@@ -119,7 +128,7 @@ class Meta(msgspec.Struct, array_like=True):
     changes: int = 0
     """Number of rows of changes."""
     changes_from: int = 0
-    """Changes before this position are not known any more."""
+    """Changes before this position are no longer known."""
     lost: bool = False
     """True if the log has lost records that the state needs; only a clear fixes that."""
     partition: int = 0
@@ -148,12 +157,25 @@ class Meta(msgspec.Struct, array_like=True):
     importing: bool = False
     """True from the begin of an import to its end: what is here is a part of the snapshot."""
     stale_from: int = -1
-    """Rows of changes from this position up to ``changes_from`` are not known any more, but still
+    """Rows of changes from this position up to ``changes_from`` are no longer known, but still
     there; -1 where there are none."""
     leases: int = 0
     """Number of leases."""
     lease_sum: bytes = b""
     """Sum of the hashes of all leases; empty where there are none."""
+    has_heads: bool = False
+    """True if long rows of entries have right second rows, or none; an earlier version, which
+    leaves them as they were, leaves this out."""
+    bounds_from: int = -1
+    """Position of the record from which on sessions and changes have bounds in bytes; -1 before
+    it. An earlier version leaves this out, and the next record says it again."""
+    change_bytes: int = 0
+    """Bytes of the rows of changes from that position on, as far as they are there."""
+
+    @property
+    def is_bounded(self) -> bool:
+        """True if sessions and changes have bounds in bytes."""
+        return self.bounds_from >= 0
 
 
 _META_ENCODER: Final = msgspec.msgpack.Encoder()
@@ -167,9 +189,16 @@ def decode_meta(row: bytes | None) -> Meta:
     return Meta() if row is None else _META.decode(row)
 
 
-def encode_row(value: Meta | LeaseRow) -> bytes:
+def encode_row(value: Meta) -> bytes:
     """Encode a row."""
     return _META_ENCODER.encode(value)
+
+
+def encode_lease(lease: LeaseRow, *, is_bounded: bool) -> bytes:
+    """Encode the row of a lease, as earlier versions did unless the partition has bounds."""
+    if is_bounded:
+        return _META_ENCODER.encode(lease)
+    return _META_ENCODER.encode((lease.ttl_ms, lease.expires_ms, lease.lessor, lease.keys))
 
 
 def encode_change(kind: int, key: bytes, version: int, step: int, before: bytes) -> bytes:

@@ -23,6 +23,7 @@ from ._rows import (
     ENTRY,
     EXPIRY,
     HASH_MASK,
+    HEADS,
     LEASE,
     LEASED,
     LESSOR,
@@ -113,4 +114,6 @@ def is_sound(table: Table) -> bool:
 def _forget_changes(table: Table) -> None:
     meta = decode_meta(table.get(META))
     meta.changes, meta.changes_from, meta.stale_from = 0, meta.next, -1
-    table.write([(CHANGE, after_prefix(CHANGE))], {META: encode_row(meta)})
+    meta.change_bytes = 0
+    drops = [(prefix, after_prefix(prefix)) for prefix in (CHANGE, HEADS)]
+    table.write(drops, {META: encode_row(meta)})

@@ -10,9 +10,11 @@ from ._row_format import (
     BOUND_VALUE_FIELDS,
     WATERMARK_FIELDS,
     WATERMARK_KEY,
+    WATERMARK_TOPIC,
     QueueKeys,
     pack_offset,
     pack_unit_value,
+    topic_bounds,
 )
 
 pack_bound: Final = BOUND_VALUE_FIELDS.pack
@@ -73,6 +75,14 @@ class Batch:
         self._batch.delete_range(keys.begin, keys.end)
         self._batch.delete(keys.max, self._bounds)
         self._batch.delete(keys.min, self._bounds)
+        self.is_empty = False
+
+    def delete_topic(self, topic_data: bytes) -> None:
+        """Delete all rows of a topic, by as much work as for one of them."""
+        begin, end = topic_bounds(topic_data)
+        self._batch.delete_range(begin, end)
+        if topic_data != WATERMARK_TOPIC:
+            self._batch.delete_range(begin, end, self._bounds)
         self.is_empty = False
 
     def delete_units(self, keys: QueueKeys, begin: int, end: int) -> None:

@@ -117,17 +117,23 @@ class RocksQueueTable:
         self.rows = rows
         self.log_begin = log_begin
         self._queues: dict[tuple[str, int], RocksConsumeQueue] = {}
+        self._in_use: dict[str, list[int]] = {}
+        """Topic -> ids of its queues among these."""
+        self._counts: dict[str, int] = {}
+        """Topic -> number of its queues."""
         self._count = 0
         self._newest: tuple[QueueBounds, OffsetRow] | None = None
 
     def load(self) -> None:
         """Count the queues, and find the newest. Queues in use before are looked up again."""
         self._queues.clear()
+        self._in_use.clear()
+        self._counts.clear()
         self._count = 0
         self._newest = None
         for bounds in self.rows.queues():
             if bounds.max is not None:
-                self._count += 1
+                self._counted(bounds.topic)
                 if self._newest is None or bounds.max > self._newest[1]:
                     self._newest = bounds, bounds.max
 
@@ -155,7 +161,7 @@ class RocksQueueTable:
             newest = self.rows.max_row(topic, queue_id)
             if newest is not None:
                 queue = RocksConsumeQueue(topic, queue_id, self, newest.queue_offset + 1)
-                self._queues[topic, queue_id] = queue
+                self._use(queue)
         return queue
 
     def make(self, topic: str, queue_id: int) -> RocksConsumeQueue:
@@ -164,9 +170,18 @@ class RocksQueueTable:
         queue = self.find(topic, queue_id)
         if queue is None:
             check_names(topic, queue_id)
-            queue = self._queues[topic, queue_id] = RocksConsumeQueue(topic, queue_id, self, 0)
-            self._count += 1
+            queue = RocksConsumeQueue(topic, queue_id, self, 0)
+            self._use(queue)
+            self._counted(topic)
         return queue
+
+    def _use(self, queue: RocksConsumeQueue) -> None:
+        self._queues[queue.topic, queue.queue_id] = queue
+        self._in_use.setdefault(queue.topic, []).append(queue.queue_id)
+
+    def _counted(self, topic: str) -> None:
+        self._count += 1
+        self._counts[topic] = self._counts.get(topic, 0) + 1
 
     def find_min(self, queue: RocksConsumeQueue, log_begin: int) -> int:
         """Find the offset of the first message at or behind ``log_begin``; it is kept in the min
@@ -242,11 +257,13 @@ class RocksQueueTable:
         batch.write()
         self.rows.drop_expired(topic, queue_id, kept)
 
-    def forget_topic(self, topic: str, count: int) -> None:
-        """Forget the ``count`` queues of a topic, which have no rows any more."""
-        for key in [key for key in self._queues if key[0] == topic]:
-            del self._queues[key]
+    def forget_topic(self, topic: str) -> int:
+        """Forget the queues of a topic, which no longer have rows; returns how many there were."""
+        for queue_id in self._in_use.pop(topic, ()):
+            del self._queues[topic, queue_id]
+        count = self._counts.pop(topic, 0)
         self._count -= count
+        return count
 
     # Done by RocksIndex
 

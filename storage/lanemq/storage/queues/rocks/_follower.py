@@ -72,19 +72,20 @@ class RocksFollower:
         else:
             begin, end = max(index.watermark, log_begin), index.offered_end
         was_filling, sequences = index.is_filling, self._sequences
-        count, reached = 0, max(begin, end)
+        count, rows, reached = 0, 0, max(begin, end)
 
         def batch() -> Iterator[Record]:
             nonlocal count, reached
             for record in walk_over_damage(self._segments, begin, end):
                 yield record
                 count += 1
-                if count >= (MOST_ROWS if sequences.is_undecided else BATCH_ROWS):
+                if max(count, rows) >= (MOST_ROWS if sequences.is_undecided else BATCH_ROWS):
                     reached = record.end
                     return
 
         for unit in sequences.confirmed(self._derivation.walk(batch())):
             index.put(unit)
+            rows += 1
         index.reached(reached)
         if index.is_live or index.is_filling is not was_filling:
             sequences.forget()  # what comes next lies elsewhere in the log

@@ -61,7 +61,9 @@ class RocksIndex:
         self.is_live = False
         """True once everything missing was handed over."""
         self._handed: deque[list[Appended]] = deque()
-        self._handed_rows = 0
+        self._handed_messages = 0
+        self._deleted: dict[str, int] = {}
+        """Topic -> position before which messages that were handed over get no rows."""
         self._wanted = trio.Event()
         self._moved = trio.Event()
 
@@ -102,8 +104,8 @@ class RocksIndex:
         self.offered_end = dispatched[-1].end
         if self.is_live:
             self._handed.append(dispatched)
-            self._handed_rows += len(dispatched)
-            while self._handed_rows > HANDED_MAX:
+            self._handed_messages += len(dispatched)
+            while self._handed_messages > HANDED_MAX:
                 self.write_some()
 
     def write_some(self) -> bool:
@@ -111,14 +113,17 @@ class RocksIndex:
         ``OSError``."""
         if not self._handed:
             return False
-        batch = self.rows.batch()
+        batch, deleted = self.rows.batch(), self._deleted
         newest: dict[ConsumeQueue, tuple[int, int]] = {}
-        count = lists = end = 0
+        rows = taken = lists = part = end = 0
         for dispatched in self._handed:
+            part = 0
             for message in dispatched:
                 if message.is_queued:
                     own = (message.queue, message.queue_offset)
                     for queue, offset in (own, *message.lights):
+                        if deleted and message.log_position < deleted.get(queue.topic, 0):
+                            continue
                         batch.put_unit(
                             queue.topic_data,
                             queue.queue_id,
@@ -129,21 +134,31 @@ class RocksIndex:
                             message.store_timestamp_ms,
                         )
                         newest[queue] = message.log_position, offset
-            end = dispatched[-1].end
-            lists += 1
-            count += len(dispatched)
-            if count >= BATCH_ROWS:
+                rows += 1 + len(message.lights)
+                part += 1
+                if rows >= BATCH_ROWS:
+                    break
+            end = dispatched[part - 1].end
+            taken += part
+            if part < len(dispatched):
+                break
+            lists, part = lists + 1, 0
+            if rows >= BATCH_ROWS:
                 break
         for queue, (position, offset) in newest.items():
             batch.put_max(queue.topic_data, queue.queue_id, position, offset)
         batch.set_watermark(end)
         batch.write()
         self.watermark = end
-        self._handed_rows -= count
+        self._handed_messages -= taken
         for _ in range(lists):
             self._handed.popleft()
+        if part:
+            self._handed[0] = self._handed[0][part:]
         for queue, (_, offset) in newest.items():
             self.table.written(queue.topic, queue.queue_id, offset + 1)
+        if not self._handed:
+            deleted.clear()
         self._move()
         return bool(self._handed)
 
@@ -197,12 +212,13 @@ class RocksIndex:
     # Topics
 
     def remove_topic(self, topic: str) -> int:
-        """Remove the queues of a topic; returns how many. Raises ``OSError``."""
-        while self.write_some():
-            pass
-        removed = 0
-        for bounds in list(self.rows.queues(topic)):
-            self.rows.delete_queue(topic, bounds.queue_id)
-            removed += bounds.max is not None
-        self.table.forget_topic(topic, removed)
-        return removed
+        """Remove the queues of a topic; returns how many. Raises ``OSError``.
+
+        Its messages that were handed over, and have no rows yet, get none.
+        """
+        if self._handed:
+            self._deleted[topic] = self.offered_end
+        batch = self.rows.batch()
+        batch.delete_topic(topic.encode())
+        batch.write()
+        return self.table.forget_topic(topic)

@@ -8,7 +8,7 @@ Source: RocketMQ 5.3.3, RocksDBConfigManager and the managers over it.
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import final
+from typing import TypeVar, final
 
 import trio
 
@@ -16,8 +16,10 @@ from lanemq.local import get_logger
 
 from ..._errors import StoreCorrupted
 from ...disk._files import Files
+from ...disk._threads import in_thread
+from .._contents import DATA_VERSION, Contents
 from .._document import Document
-from .._table import DATA_VERSION, Contents, Table
+from .._table import Table
 from ._database import (
     MARKER_KEY,
     MEMBERS_KEY,
@@ -43,6 +45,7 @@ from ._table_reading import (
 from ._values import dump_plain
 
 LOGGER = get_logger(__name__)
+_T = TypeVar("_T")
 
 
 @final
@@ -71,6 +74,8 @@ class RocksBackend:
         self._now_ms = now_ms
         self._document = Document(files, directory / kind.file)
         self._database: ConfigDatabase | None = None
+        self._prepared: tuple[dict[str, object], bytes] = {}, b""
+        """Members beside the table that will be written, and their row."""
         self._unsynced = False
         self._one_sync = trio.Lock()
         self._is_exported = False
@@ -134,10 +139,23 @@ class RocksBackend:
 
     def _head(self, source: Table) -> Iterator[Change]:
         if source.others_changed:
-            _, members = split_others(source.others())
-            yield Change(VERSION, MEMBERS_KEY, dump_plain(members))
+            yield Change(VERSION, MEMBERS_KEY, self._members_row(source.others()))
         if not self._kind.holds_offsets:
             yield Change(VERSION, VERSION_KEY, version_row(source.data_version))
+
+    def _members_row(self, others: dict[str, object]) -> bytes:
+        prepared, row = self._prepared
+        self._prepared = {}, b""
+        same = prepared.keys() == others.keys() and all(
+            value is others[name] for name, value in prepared.items()
+        )
+        return row if row and same else dump_plain(split_others(others)[1])
+
+    async def beside(self, call: Callable[[], _T]) -> _T:
+        return await in_thread(call)
+
+    def prepare(self, others: dict[str, object]) -> None:
+        self._prepared = others, dump_plain(split_others(others)[1])
 
     async def sync(self) -> None:
         async with self._one_sync:  # another that goes on may be for what is written by now

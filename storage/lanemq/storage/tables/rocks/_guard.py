@@ -14,8 +14,8 @@ from ..._config import StoreConfig
 from ..._errors import ConfigInvalid, StartRefused
 from ...disk._files import Files
 from ...rocks._files import is_present
+from .._contents import parse_contents
 from .._document import Document
-from .._table import parse_contents
 from ._database import ConfigDatabase, written_s
 from ._refusal import naming_ways_on
 from ._rows import KINDS, Kind
@@ -70,9 +70,8 @@ def check_metadata(config: StoreConfig, files: Files) -> None:
         raise StartRefused(
             "RocksDB has newer configuration than the JSON files, which this start would use: "
             f"{text}. Either start with storeType=defaultRocksDB once more and stop cleanly, which "
-            "writes the JSON files; or write them now with `lanemq store export-metadata "
-            f"{config.root} --in-place`; or set allowStaleJsonMetadata=true to go on without what "
-            "differs"
+            "writes the JSON files; or write them now with `export_in_place`; or set "
+            "allowStaleJsonMetadata=true to go on without what differs"
         )
     raise StartRefused(
         "RocksDB has configuration that the JSON files, which this start would use, lack, and "

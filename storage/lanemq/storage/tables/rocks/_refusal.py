@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ..._errors import ConfigInvalid, StartRefused, StoreCorrupted
 from ...disk._files import Files
+from .._contents import parse_contents
 from .._document import Document
-from .._table import parse_contents
 from ._rows import Kind
 
 

@@ -11,9 +11,9 @@ from lanemq.wire import LocalProtocolError, RemoteProtocolError
 from lanemq.wire.bodies import DataVersion
 
 from ..._errors import ConfigInvalid
+from .._contents import parse_contents
 from .._document import Document
 from .._offset_tables import GROUP_TOPIC_MAP
-from .._table import parse_contents
 from ._database import (
     FORBIDDEN,
     MARKER_KEY,

@@ -56,4 +56,4 @@ class Finding:
     """Queue offset of the first of them."""
 
 
-REPAIR = "`lanemq store repair DIR` makes them again from the log"
+REPAIR = "`repair_store` makes them again from the log"

@@ -16,19 +16,19 @@ from ._findings import REPAIR, Finding, Part, Severity
 from ._log_check import LogCheck
 from ._tally import Tally
 
-CUT = "the next start of a broker cuts it off; `lanemq store repair DIR` does, and keeps a copy"
+CUT = "the next start of a broker cuts it off; `repair_store` does, and keeps a copy"
 DAMAGE_WAYS = {
     DamageKind.BODY: "lanemq passes over the message and serves what lies behind; another copy of"
     " the log file (a replica's, a backup's) is the only way to get it back. Apache 4.9 may end the"
     " log here at a start: do not give it this store",
     DamageKind.OFFSET: "lanemq passes over the message and serves what lies behind; another copy of"
-    " the log file is the only way to get it back into its place. `lanemq store dump DIR"
-    " --from-log` prints it, to be sent again. Do not give Apache this store: it may take the"
+    " the log file is the only way to get it back into its place. `open_dump(source='log')`"
+    " prints it, to be sent again. Do not give Apache this store: it may take the"
     " number for the end or the begin of the queue",
     DamageKind.BYTES: "lanemq passes over them where indexes, or the records behind, prove that the"
     " log went on; else, as where sectors were never written, and at Apache, a start may end the"
     " log here and set the rest aside: put another copy of the log file in its place, or save what"
-    " lies behind first, with `lanemq store dump DIR --from-log --json`",
+    " lies behind first, with `open_dump(source='log')`",
     DamageKind.GAP: "put the missing log file back from a copy before a broker is started; without"
     " it what lies behind is served as long as indexes prove, or the records behind do, that the"
     " log went on",
@@ -72,7 +72,7 @@ def unfinished(store: StoreDirectory) -> Iterator[Finding]:
             severity=Severity.PROBLEM,
             part=Part.LOG,
             what=f"a repair was interrupted: {TEMPORARY} is still there",
-            way_on="`lanemq store repair DIR` finishes it",
+            way_on="`repair_store` finishes it",
         )
     if (store.root / CONVERT_TEMPORARY).exists():
         yield Finding(
@@ -80,7 +80,7 @@ def unfinished(store: StoreDirectory) -> Iterator[Finding]:
             severity=Severity.NOTE,
             part=Part.FILES,
             what=f"a conversion was interrupted: {CONVERT_TEMPORARY} is still there",
-            way_on="run `lanemq store convert` again; a broker may be started instead",
+            way_on="convert again; a broker may be started instead",
         )
 
 
@@ -188,7 +188,7 @@ def judge_keys(store: StoreDirectory, log: LogCheck, chains: Tally) -> Iterator[
             severity=Severity.PROBLEM,
             part=Part.KEYS,
             what=f"there is no key index: {keys.before.count} keys of messages cannot be found",
-            way_on=f"{REPAIR}. Give it the broker's file with -c where that sets maxHashSlotNum or"
+            way_on=f"{REPAIR}. Give `settings` where the broker's file sets maxHashSlotNum or"
             " maxIndexNum; with messageIndexEnable=false in it nothing is missing",
             count=keys.before.count,
             log_position=keys.before.position,
@@ -235,7 +235,7 @@ def odd_index_files(store: StoreDirectory) -> Iterator[Finding]:
             part=Part.KEYS,
             what="nothing tells how many slots and entries the files of the key index have: it is"
             " not checked",
-            way_on="give the broker's file with -c: its maxHashSlotNum and maxIndexNum tell",
+            way_on="give `settings`: maxHashSlotNum and maxIndexNum of the broker's file tell",
         )
         return
     for path in index_paths(store.root / "index"):

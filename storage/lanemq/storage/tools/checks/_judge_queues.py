@@ -21,7 +21,7 @@ NEXT_START = "the next start of a broker adds them"
 DROPPED = "the next start of a broker drops them"
 FILL_ROCKSDB = (
     "they come with lanemq's next start with rocksdbCQDoubleWriteEnable=true, or at once with"
-    " `lanemq store convert DIR --to rocksdb`"
+    " `convert_to_rocksdb`"
 )
 
 
@@ -134,7 +134,7 @@ class QueueJudge:
                 span.reused,
                 "times offsets were handed out again: a broker ran without the queue's last files."
                 " Older messages from there on cannot be read by consumers",
-                "`lanemq store dump DIR --from-log` prints them",
+                "`open_dump(source='log')` prints them",
             )
         if span is not None and span.gaps:
             yield self._finding(
@@ -257,7 +257,7 @@ class QueueJudge:
                     if part is Part.ROCKSDB
                     else (
                         "they come with lanemq's start without storeType=defaultRocksDB, or at once"
-                        " with `lanemq store convert DIR --to files`"
+                        " with `convert_to_files`"
                     )
                 )
             yield self._finding(name, "units-behind", severity, part, check.behind, what, way_on)

@@ -1,4 +1,4 @@
-"""The check of key-value states against their logs: ``lanemq store verify-kv``."""
+"""The check of key-value states against their logs."""
 
 import tempfile
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # the binding comes with the server, and is needed only where
 
 BATCH: Final = 1000
 REMOVE: Final = "remove that file: its broker writes another one while the partition is open"
-REPAIR: Final = "run `lanemq store repair`: the next start makes it of the log, as far as that goes"
+REPAIR: Final = "use `repair_store`: the next start makes it of the log, as far as that goes"
 
 
 @final

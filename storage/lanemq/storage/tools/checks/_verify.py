@@ -1,4 +1,4 @@
-"""``lanemq store verify``: checks the log itself, and every index against it."""
+"""The check of the log itself, and of every index against it."""
 
 import time
 from collections.abc import Callable
@@ -227,6 +227,6 @@ def _unreadable(what: str) -> Finding:
         severity=Severity.PROBLEM,
         part=Part.ROCKSDB,
         what=what,
-        way_on="`lanemq store repair DIR` moves its files aside and makes it again from the log; so"
-        " does lanemq's next start that uses it",
+        way_on="`repair_store` moves its files aside and makes it again from the log; so does"
+        " lanemq's next start that uses it",
     )

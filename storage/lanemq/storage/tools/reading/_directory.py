@@ -27,7 +27,7 @@ PROBED_QUEUES = 64
 TEMPORARY = "repair.tmp"
 """The directory in which a repair builds, removed at its end."""
 LOG_NAMED_BY = (
-    "--commit-log, or storePathCommitLog in the broker's file, has to name the directory of the log"
+    "`commit_log`, or storePathCommitLog in the broker's file, has to name the directory of the log"
 )
 
 
@@ -171,11 +171,11 @@ def look_into(
         raise NotAStore(
             root,
             f"no store: it has no {log_path.name}. The directory to give is a broker's"
-            " storePathRootDir; --commit-log names a log that lies elsewhere",
+            " storePathRootDir; `commit_log` names a log that lies elsewhere",
         )
     pieces, queues = find_pieces(log_path), root / "consumequeue"
     if needs_log and not pieces and (_has_queue_files(queues) or _has_rows(queues)):
-        way_on = LOG_NAMED_BY if named is not None else "--commit-log names one that lies elsewhere"
+        way_on = LOG_NAMED_BY if named is not None else "`commit_log` names one that lies elsewhere"
         raise NotAStore(log_path, f"it has no file of a log, but {root} has queues; {way_on}")
     log_bytes = _log_file_bytes(pieces)
     directories = islice(queue_directories(queues), PROBED_QUEUES)

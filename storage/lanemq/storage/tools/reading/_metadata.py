@@ -11,9 +11,9 @@ from lanemq.wire.logical import LogicalQueues, logical_queues_by_topic
 
 from ..._errors import StoreError
 from ...disk._real_files import RealFiles
+from ...tables._contents import parse_contents
 from ...tables._document import Document
 from ...tables._offset_tables import GROUP_TOPIC_MAP, OFFSET_MEMBER, SEPARATOR
-from ...tables._table import parse_contents
 from ...tables.rocks._database import ConfigDatabase
 from ...tables.rocks._export import overwritten_names
 from ...tables.rocks._rows import GROUPS, OFFSETS, TOPICS, Kind

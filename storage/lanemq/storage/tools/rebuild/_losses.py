@@ -30,7 +30,7 @@ OpenUnits = Callable[[str, int], Units]
 @final
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Messages of one queue that could not be read any more, and the first of them."""
+    """Messages of one queue that could no longer be read, and the first of them."""
 
     topic: str
     queue_id: int

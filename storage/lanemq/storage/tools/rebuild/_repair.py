@@ -1,4 +1,4 @@
-"""``lanemq store repair``: rebuilds from the log what is derived from it."""
+"""The repair of a store: rebuilds from the log what is derived from it."""
 
 import shutil
 import tempfile
@@ -181,7 +181,7 @@ class _Repair:
         return actions
 
     def build(self, temporary: Path) -> list[Loss]:
-        """Build in ``temporary``; returns what brokers could not read any more. Raises
+        """Build in ``temporary``; returns what brokers could no longer read. Raises
         ``OSError``."""
         if not (self._queues or self._rows or self._keys):
             return []

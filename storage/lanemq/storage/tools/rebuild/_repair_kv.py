@@ -14,7 +14,7 @@ from ..checks._kv_check import judge_bases
 from ..reading._kv_rows import unreadable_states
 from ._repair_report import Action
 
-WAY_ON: Final = "repair the store with `lanemq store repair`: the next start makes it of the log"
+WAY_ON: Final = "repair the store with `repair_store`: the next start makes it of the log"
 
 
 def kv_damage(root: Path) -> tuple[list[Finding], list[str]]:

@@ -3,9 +3,10 @@
 Source: RocketMQ 4.9.8, ConsumerManageProcessor (14, 15), AdminBrokerProcessor (29 to 32).
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final, final
 
+import trio
 from attrs import define
 
 from lanemq.storage import Boundary, OffsetTable, Store
@@ -26,6 +27,7 @@ from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._reading import is_continued, queue_max, queue_min
 from ....net._dispatch import Handlers, by_header, typed
 from ....net._session import Session
+from ....net._turns import Steps, step_by_step
 from ....sessions.state._clients import ClientRegistry
 from ....sessions.state._stages import GroupStages
 from ....sessions.values._framed import EarliestTime, GroupOffset, QueueOffset
@@ -51,8 +53,9 @@ class GroupOffsets:
     _store: Store
     _unknown: UnknownProgress
 
-    def query(self, header: QueryConsumerOffset) -> GroupOffset:
-        """Return the queue offset at which the group goes on.
+    def query(self, header: QueryConsumerOffset) -> GroupOffset | Awaitable[GroupOffset]:
+        """Return the queue offset at which the group goes on; later where its stages have to be
+        counted first, and that takes more than a turn.
 
         Where it never committed, it begins at 0, but only in a queue so young that its first
         message is still in memory (no further behind the log's end than 40 % of what the
@@ -60,9 +63,21 @@ class GroupOffsets:
         asks for it by ``setZeroIfNotFound=false``, the client follows its own rule: raises
         ``Refused`` (QUERY_NOT_FOUND).
         """
+        topic = header.topic
+        if topic.startswith(PROGRESS_PREFIX):
+            counts = self._counts.count_out(header.consumer_group, topic, header.queue_id)
+            for _ in counts:
+                return self._counted(header, counts)
+        return self._kept(header)
+
+    async def _counted(self, header: QueryConsumerOffset, counts: Steps[None]) -> GroupOffset:
+        await trio.lowlevel.checkpoint()
+        await step_by_step(counts)
+        return self._kept(header)
+
+    def _kept(self, header: QueryConsumerOffset) -> GroupOffset:
         topic, queue_id = header.topic, header.queue_id
         if topic.startswith(PROGRESS_PREFIX):
-            self._counts.count_out(header.consumer_group, topic, queue_id)
             offset = self._logical_progress.kept(header.consumer_group, topic, queue_id)
         else:
             offset = self._offsets.get(header.consumer_group, topic, queue_id)
@@ -74,7 +89,7 @@ class GroupOffsets:
 
     def answer_query(
         self, header: QueryConsumerOffset, frame: Frame, session: Session
-    ) -> GroupOffset:
+    ) -> GroupOffset | Awaitable[GroupOffset]:
         return self.query(as_of_client(header, frame))
 
     def _is_young(self, topic: str, queue_id: int) -> bool:

@@ -23,6 +23,7 @@ from lanemq.wire.message import record_properties
 from ....net._answers import Result
 from ....net._loop_watch import loop_watch
 from ....net._session import Session
+from ....net._turns import LOOKS_OF_A_STEP
 from ....sessions.state._hold import HOLD_MAX_S, Hold, Holds
 from ....sessions.state._pull_filters import Wanted
 from ....sessions.values._pull_request import PullRequest
@@ -32,6 +33,8 @@ from . import _reads
 
 HELD_BYTES: Final = 2048
 """Bytes charged for a parked pull, beside the texts of its request."""
+REFUSED_MAX: Final = 200
+"""Most pulls that are refused in one turn, when the broker stops."""
 HASH_BYTES: Final = 32
 """Bytes that each character may cost: of tags when they are hashed, of SQL when it is compiled."""
 
@@ -66,19 +69,25 @@ class ParkedPulls:
     _sleeps_until_s: float = field(init=False, default=math.inf)
     _stopping: bool = field(init=False, default=False)
     _late: deque[Hold[Session]] = field(init=False, factory=deque)
-    """Pulls that are not parked any more, for ``expire`` to answer."""
+    """Pulls that are no longer parked, for ``expire`` to answer."""
+    _ended: deque[Session] = field(init=False, factory=deque)
+    """Sessions that have ended and have pulls left, for ``expire`` to drop."""
 
-    def stop(self) -> None:
-        """Refuse every parked pull, and from now on each that would be parked.
+    async def stop(self) -> None:
+        """Refuse every parked pull, some in each turn, and from now on each that would be parked.
 
         A client that is refused asks again three seconds later. One whose connection only
         breaks may wait for its own time-out: thirty seconds in Java's of 4.9.
         """
         self._stopping = True
-        late, self._late = self._late, deque()
-        for hold in (*late, *self._holds.expire(math.inf)):
-            hold.owner.account.add(-hold.size_bytes)
-            hold.deliver(_stopping())
+        self._late += self._holds.expire(math.inf, most=REFUSED_MAX)
+        while self._late:
+            for _ in range(min(REFUSED_MAX, len(self._late))):
+                hold = self._late.popleft()
+                hold.owner.account.add(-hold.size_bytes)
+                hold.deliver(_stopping())
+            await trio.lowlevel.checkpoint()
+            self._late += self._holds.expire(math.inf, most=REFUSED_MAX)
 
     def park(
         self,
@@ -95,14 +104,17 @@ class ParkedPulls:
         ``kept_bytes`` are charged to the session, beside what every pull costs. Raises
         ``Refused`` where too many wait already.
         """
-        holds, config = self._holds, self._config
+        holds, config, host = self._holds, self._config, session.peer.host
         if self._stopping:
             raise _stopping()
         size_bytes = HELD_BYTES + kept_bytes + HASH_BYTES * len(asked.subscription or "")
-        if not holds.has_place(session):
+        if not holds.has_place(session, host):
+            held, whose = holds.held_by(session), "this connection"
+            if not holds.has_place_at(host):
+                held, whose = holds.held_at(host), f"the connections from {host}"
             remark = (
-                f"[OVERLOAD]{holds.held_by(session)} pulls of this connection are waiting, its "
-                f"share of the {holds.held_max} that may wait, of which {len(holds)} do"
+                f"[OVERLOAD]{held} pulls of {whose} are waiting, its share of the "
+                f"{holds.held_max} that may wait, of which {len(holds)} do"
             )
             raise Refused(ResponseCode.SYSTEM_BUSY, remark)
         if not session.account.admits(size_bytes):
@@ -114,6 +126,7 @@ class ParkedPulls:
             timeout_ms = config.short_polling_time_mills
         hold = Hold(
             owner=session,
+            host=host,
             again=again,
             deliver=deliver,
             queue=(parked.topic, parked.queue_id),
@@ -135,9 +148,23 @@ class ParkedPulls:
             hold.owner.account.add(-hold.size_bytes)
 
     def _drop(self, session: Session) -> None:
-        for hold in self._holds.drop(session):
+        """Drop the pulls of a session that has ended; of very many, some in this turn."""
+        if self._drop_some(session):
+            self._ended.append(session)
+            self._wake.set()
+
+    def _drop_some(self, session: Session) -> bool:
+        """Drop as many pulls as one turn takes; returns whether there are more."""
+        for hold in self._holds.drop(session, most=LOOKS_OF_A_STEP):
             session.account.add(-hold.size_bytes)
             hold.deliver = _forget  # what waits for the result knows the pull
+        return self._holds.held_by(session) > 0
+
+    def _answer_when_room(self, hold: Hold[Session]) -> None:
+        if hold.owner.closed:  # and this one was woken before its turn to be dropped came
+            hold.deliver = _forget
+        else:
+            hold.owner.when_room(partial(self._answer, hold))
 
     def _answer(self, hold: Hold[Session]) -> None:
         """Run a parked pull again, without parking and without its commit.
@@ -181,16 +208,18 @@ class ParkedPulls:
 
     def answer_woken(self, woken: list[Hold[Session]]) -> None:
         """Answer pulls that were woken; beyond the time of a turn they are left to ``expire``."""
+        if self._holds.is_behind:
+            self._wake.set()
         may_judge = _for_some_time()
         for hold in woken:
             if may_judge():
-                hold.owner.when_room(partial(self._answer, hold))
+                self._answer_when_room(hold)
             else:
                 self._late.append(hold)
                 self._wake.set()
 
     async def expire(self) -> None:
-        """Answer the pulls whose time is up, until cancelled.
+        """Answer the pulls whose time is up, and those for which no turn had time, until cancelled.
 
         Others have their turn in between where that takes long.
         """
@@ -200,22 +229,36 @@ class ParkedPulls:
             with trio.move_on_at(self._sleeps_until_s):
                 await self._wake.wait()
             self._wake = trio.Event()
-            self._late += self._holds.expire(self._now_s())
-            may_judge = _for_some_time()
-            while self._late:
-                hold = self._late.popleft()
-                hold.owner.when_room(partial(self._answer, hold))
-                if not may_judge():
-                    await trio.lowlevel.checkpoint()
-                    may_judge = _for_some_time()
+            while self._find_late():
+                await self._answer_late()
+                await trio.lowlevel.checkpoint()
+
+    def _find_late(self) -> bool:
+        """Look for pulls to be answered or dropped, so many as one turn takes; returns whether to
+        look again."""
+        holds, now_s = self._holds, self._now_s()
+        if holds.is_behind:
+            holds.catch_up(now_s, _for_some_time())
+            self._late += holds.take_woken()
+        self._late += holds.expire(now_s, most=LOOKS_OF_A_STEP)
+        if self._ended and not self._drop_some(self._ended[0]):
+            self._ended.popleft()
+        return bool(self._late or self._ended or holds.is_behind)
+
+    async def _answer_late(self) -> None:
+        may_judge = _for_some_time()
+        while self._late:
+            hold = self._late.popleft()
+            self._answer_when_room(hold)
+            if not may_judge():
+                await trio.lowlevel.checkpoint()
+                may_judge = _for_some_time()
 
     def _properties(self, topic: str, queue_id: int, queue_offset: int) -> bytes:
-        """Read the property string of a stored message."""
-        store = self._store
-        (unit,) = store.units(topic, queue_id, queue_offset, 1)
-        record = store.record_at(unit.log_position)
-        assert record is not None
-        return record_properties(record)
+        """Read the property string of a stored message; an empty one where it is gone again."""
+        units = self._store.units(topic, queue_id, queue_offset, 1)
+        record = self._store.record_at(units[0].log_position) if units else None
+        return b"" if record is None else record_properties(record)
 
     def _rearm(self) -> None:
         """Wake ``expire`` if it would sleep too long."""

@@ -266,14 +266,14 @@ class Pulls:
     def _closed(
         self, asked: PullRequest, room: Room, part: Part, *, may_park: bool
     ) -> NotFound | Parked:
-        """Park a pull until the group's commits open its next stage."""
-        if may_park and asked.may_wait:
-            group, kept_topic, kept_id = part.key
-            waiting = waiting_topic(group, kept_topic)
-            return Parked(waiting, kept_id, room.opens_at - 1, Wanted())
+        """Park a pull until the next stage opens; have it repeated while that is counted."""
+        if may_park and asked.may_wait and not room.is_counting:
+            waiting = waiting_topic(*part.key[:2])
+            return Parked(waiting, part.key[2], room.opens_at - 1, Wanted())
         self._statistics.missed()
         numbers = Numbers(asked.offset, *self._store.bounds(asked.topic, asked.queue_id))
-        return NotFound(ResponseCode.PULL_NOT_FOUND, numbers)
+        again, nothing = ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_NOT_FOUND
+        return NotFound(again if room.is_counting else nothing, numbers)
 
 
 def register(handlers: Handlers, broker: BrokerContext) -> Pulls:
@@ -294,7 +294,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> Pulls:
     )
     pulls = Pulls(
         clients=broker.clients,
-        commit_offset=broker.commit_offset,
+        commit_offset=broker.commit_beside,
         logical_stages=LogicalStages.of(broker),
         mappings=broker.logical.mappings,
         now_s=broker.now_s,

@@ -11,6 +11,7 @@ from lanemq.storage import Store
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import QueryMessage, ViewMessage
+from lanemq.wire.message import MAX_PROPERTIES_BYTES
 
 from ....net._dispatch import Handlers, typed
 from ....net._page_turns import Turns, in_turns
@@ -19,7 +20,7 @@ from ....sessions.values._framed import Queried
 from ....sessions.values._results import Viewed
 from ....sessions.values._rights import RightsOf
 from ....sessions.values._shared import NO_MESSAGE
-from ....sessions.values._touched import touched_by_record
+from ....sessions.values._touched import require_reading_record
 from ...context._context import BrokerContext
 from ...settings._config import BrokerConfig
 from ._old_readers import for_reader, for_reader_all
@@ -41,8 +42,13 @@ class SingleMessages:
         meanwhile.
 
         ``key`` is one of the message's KEYS, or its unique key; then the broker decides how
-        many are looked for. ``version`` is the reader's.
+        many are looked for. ``version`` is the reader's. Raises ``Refused`` for what no message
+        can have: to hash it would take as long as it is.
         """
+        for kind, text in ("topic", asked.topic), ("key", asked.key):
+            if len(text) > MAX_PROPERTIES_BYTES:
+                remark = f"a {kind} of {len(text)} characters, at most {MAX_PROPERTIES_BYTES} fit"
+                raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         count = self._config.default_query_max_num if asked.unique_key_query else asked.max_num
         found = await in_turns(
             self.turns,
@@ -77,9 +83,8 @@ class SingleMessages:
         return await self.by_key(header, session=session, version=frame.version)
 
     def answer_view(self, header: ViewMessage, frame: Frame, session: Session) -> Viewed:
-        found, rights = self.view(header, version=frame.version), self._rights(frame, session)
-        if rights.are_limited:
-            rights.require(*touched_by_record(found.kept or found.body))
+        found = self.view(header, version=frame.version)
+        require_reading_record(self._rights(frame, session), found.kept or found.body)
         return found
 
 

@@ -16,7 +16,7 @@ from ...settings._config import BrokerConfig
 from ...state._recent_halves import Half, RecentHalves
 from ...state._topics import SendTarget, Topics
 from ...values._own_properties import Kept, Kind
-from ...values._room import QUICK_BYTES_MAX
+from ...values._room import QUICK_BYTES_MAX, check_length
 from ...writing._writer import Writer
 from ._send_special import STORED_FLAGS, choose_queue
 
@@ -96,6 +96,7 @@ def ordinary_sends(
         target = find_target(topic)
         if target is None or not target.is_plain or config.start_accept_send_request_time_stamp:
             return None
+        check_length(properties)
         text, wishes_flush, kind = to_store(properties)
         data, is_quick = text.encode(), kind is plain or (kind is half and not is_exact)
         if not is_quick or len(data) > QUICK_BYTES_MAX:
@@ -123,9 +124,9 @@ def ordinary_sends(
             put, topic = stored, SystemTopic.TRANSACTION_HALF
         else:
             return None
-        position, end = put.log_position, put.end
-        count_put(topic, 1, end - position)
-        return Stored((position,), queue_id, put.queue_offset, end, waits and wishes_flush)
+        place, size = put.log_position, put.size_bytes
+        count_put(topic, 1, size)
+        return Stored((place,), queue_id, put.queue_offset, place + size, waits and wishes_flush)
 
     return send
 
@@ -164,7 +165,7 @@ def quick_sends(ordinary: OrdinarySend, names: SendNames) -> QuickSend:
 
     def send(frame: Frame, session: Session, queue_id: int | None = None) -> Stored | None:
         fields = frame.fields
-        if fields.get(batch_name) == "true":
+        if fields.get(batch_name, "false") != "false":  # the header says what else means
             return None
         return ordinary(
             topic=fields[topic_name],

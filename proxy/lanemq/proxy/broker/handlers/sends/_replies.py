@@ -32,9 +32,10 @@ from ...settings._config import BrokerConfig
 from ...state._stats import BrokerStatistics
 from ...state._topics import Topics
 from ...values._own_properties import answered_properties
+from ...values._room import check_length
 from ...writing._flushes import Flushes
 from ...writing._writer import Writer
-from ._send import sender_checks
+from ._send import SenderCheck, sender_checks
 from ._send_special import STORED_FLAGS, check_accepts, checked_target, choose_queue
 
 LOGGER = get_logger("lanemq.proxy.broker.replies", by_peers=True)
@@ -53,7 +54,7 @@ class Replies:
     _address: HostAddress
     _answered: dict[str, str]
     """The fields of answers beside a message's place."""
-    _check: Callable[[str, Frame, Session], None] | None
+    _check: SenderCheck | None
     """Checks the sender by the reply's properties, as that of any message; None where everyone may
     send everything."""
     _clients: ClientRegistry[Session]
@@ -87,12 +88,17 @@ class Replies:
 
         Raises ``Refused`` where nothing was done with it, as a send does.
         """
+        check_length(header.properties or "")
+        most = self._config.max_message_size
+        if len(frame.body) > most:
+            remark = f"a reply of {len(frame.body)} bytes, at most {most} are taken"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         properties = decode_properties(header.properties or "")
         client_id = properties.get(Property.REPLY_TO_CLIENT)
         asker = None if client_id is None else self._asker(client_id)
         self._check_rights(header.topic, asker, self._rights(frame, session))
         if self._check is not None:
-            self._check(header.properties or "", frame, session)
+            self._check(frame, session)
         check_accepts(self._config, self._now_ms())
         target = checked_target(header, config=self._config, topics=self._topics)
         await self._commit_all()  # a new topic is not in the write of the read that brought this
@@ -124,7 +130,7 @@ class Replies:
         session = self._clients.producer_session(client_id)
         if session is None:
             return None
-        for group, client in self._clients.producers_of(session):
+        for group, client in self._clients.askers_of(session, client_id):
             if self._rights_of(client.sender, session.peer.host).may(produces_as(group)):
                 return session
         return None

@@ -13,14 +13,14 @@ from typing import Self, final
 
 from attrs import define, field
 
-from lanemq.storage import LIGHT_QUEUES_MAX
-from lanemq.wire import LMQ_PREFIX, Refused, RequestCode
+from lanemq.storage import LIGHT_QUEUES_MAX, light_queues
+from lanemq.wire import Refused, RequestCode
 from lanemq.wire.frame import FLAG_ONEWAY, Frame
 from lanemq.wire.logical import SEGMENT_FIELD
 from lanemq.wire.message import Property, decode_properties
 
 from ....acl import produces_as, sends_to
-from ....logical.rules._forwarding import SEND_HEADERS, SEND_NAMES, SendNames, born_host_of
+from ....logical.rules._forwarding import SEND_HEADERS, SEND_NAMES, born_host_of
 from ....logical.rules._gate import SegmentClosed
 from ....net._dispatch import Handlers
 from ....net._session import Session
@@ -30,6 +30,7 @@ from ...context._context import BrokerContext
 from ...logical.traffic._send import MovedSends
 from ...timers._sends import TimedSends
 from ...values._own_properties import OwnProperties
+from ...values._room import check_length
 from ...writing._flushes import Flushes
 from ._quick_sends import (
     OrdinarySend,
@@ -38,13 +39,16 @@ from ._quick_sends import (
     ordinary_sends,
     quick_sends,
 )
-from ._send_special import SpecialSends
+from ._send_special import SpecialSends, brings_half
 
 Sent = Stored | Moved | Frame
 """The result of a send; a frame is the answer of another broker that took the message."""
 
 Send = Callable[[Frame, Session], Sent | Awaitable[Sent]]
 """Sends the message of a request. Raises ``Refused``."""
+SenderCheck = Callable[[Frame, Session], None]
+"""Checks that the sender of a message may touch all that the message touches. Raises
+``Refused``."""
 
 
 @final
@@ -56,13 +60,15 @@ class Sends:
     flushed: Callable[[Stored], Awaitable[Stored]]
     """Waits for the disk on behalf of a sender whose result says so."""
     _moved: MovedSends
-    check: Callable[[str, Frame, Session], None] | None
-    """Checks a message's sender, by its properties; None where everyone may send
-    everything."""
+    check: SenderCheck | None
+    """None where everyone may send everything."""
     ordinary: OrdinarySend
     _special: SpecialSends
     quick: dict[int, QuickSend] = field(init=False, factory=dict)
-    """Request code -> the quick way of its sends."""
+    """Request code -> the quick way of its sends, for senders that were checked."""
+    checked: dict[int, Send] = field(init=False, factory=dict)
+    """Request code -> the handler of its sends, for senders that were checked: a request that was
+    written again, for another queue, no longer has its sender's signature."""
     any: dict[int, Send] = field(init=False, factory=dict)
     """Request code -> the handler of its sends."""
 
@@ -118,23 +124,26 @@ class Sends:
             special=special,
         )
 
-    def _checked(self, append: QuickSend, names: SendNames) -> QuickSend:
-        """Return ``append`` with the check before it, where there is one."""
-        check = self.check
+    def _after_check(self, send: Send) -> Send:
+        """Return ``send`` with the check before it, if there is one."""
+        check, count_failed = self.check, self._count_failed
         if check is None:
-            return append
+            return send
 
-        def checked(frame: Frame, session: Session, queue_id: int | None = None) -> Stored | None:
-            fields = frame.fields
-            check(fields.get(names.properties, ""), frame, session)
-            return append(frame, session, queue_id)
+        def checked(frame: Frame, session: Session) -> Sent | Awaitable[Sent]:
+            try:
+                check(frame, session)
+            except Refused:
+                count_failed()
+                raise
+            return send(frame, session)
 
         return checked
 
     def add(self, code: int) -> Send:
         """Make the handler of a request code."""
         names, read = SEND_NAMES[code], SEND_HEADERS[code].from_fields
-        append, flushed = self._checked(quick_sends(self.ordinary, names), names), self.flushed
+        append, flushed = quick_sends(self.ordinary, names), self.flushed
         special, moved, count_failed = self._special, self._moved, self._count_failed
         topic_name, queue_id_name = names.topic, names.queue_id
 
@@ -162,27 +171,38 @@ class Sends:
                 return flushed(stored)
             return stored
 
-        self.quick[code], self.any[code] = append, send
-        return send
+        self.quick[code], self.checked[code] = append, send
+        self.any[code] = self._after_check(send)
+        return self.any[code]
 
 
 def sender_checks(
     rights_of: RightsOf, check_number: Callable[[Collection[str]], None]
-) -> Callable[[str, Frame, Session], None]:
+) -> SenderCheck:
     """Make the check of what a message touches by its properties: a half message its producer
-    group, to whose members the broker shows it, and others the light queues that they name."""
+    group, to whose members the broker shows it, and others the light queues into which the store
+    puts them."""
 
-    def check(properties: str, frame: Frame, session: Session) -> None:
-        if Property.TRAN_MSG in properties and (
-            group := decode_properties(properties).get(Property.PGROUP)
+    def check(frame: Frame, session: Session) -> None:
+        text = frame.fields.get(SEND_NAMES[frame.code].properties, "")
+        check_length(text)
+        may_be_half = Property.TRAN_MSG in text
+        may_have_lights = Property.INNER_MULTI_DISPATCH in text
+        if not (may_be_half or may_have_lights):
+            return
+        header = SEND_HEADERS[frame.code].from_fields(frame.fields)
+        properties = decode_properties(text)
+        if (
+            may_be_half
+            and (group := properties.get(Property.PGROUP))
+            and brings_half(header, properties)
         ):
             rights_of(frame, session).require(produces_as(group))
-        if Property.INNER_MULTI_DISPATCH in properties:
-            names = decode_properties(properties).get(Property.INNER_MULTI_DISPATCH, "").split(",")
-            light = [name for name in names if name.startswith(LMQ_PREFIX)]
-            check_number(light)
+        if may_have_lights:
+            lights = light_queues(header.topic, text.encode("utf-8", "replace"))
+            check_number(lights)
             # Also without the settings: one that waits may be due when they are there.
-            rights_of(frame, session).require(*map(sends_to, light[:LIGHT_QUEUES_MAX]))
+            rights_of(frame, session).require(*map(sends_to, lights[:LIGHT_QUEUES_MAX]))
 
     return check
 

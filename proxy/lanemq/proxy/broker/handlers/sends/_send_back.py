@@ -31,12 +31,12 @@ from lanemq.wire.headers import ConsumerSendMsgBack
 from lanemq.wire.logical import ORIGIN_ID_FIELD
 from lanemq.wire.message import Property, StoredMessage, get_property, remove_property, set_property
 
-from ....acl import Rights
+from ....acl import UNLIMITED, Rights
 from ....net._dispatch import Handlers, typed
 from ....net._session import Session
 from ....sessions.values._framed import SENT_BACK, SentBack
 from ....sessions.values._rights import RightsOf
-from ....sessions.values._touched import touched_by_reading
+from ....sessions.values._touched import require_reading
 from ...context._context import BrokerContext
 from ...settings._config import BrokerConfig
 from ...state._groups import Groups
@@ -70,19 +70,25 @@ class SendBacks:
         self, header: ConsumerSendMsgBack, frame: Frame, session: Session
     ) -> SentBack | Awaitable[SentBack]:
         """Answer a request."""
-        origin_id = frame.fields.get(ORIGIN_ID_FIELD)
-        rights = self._rights(frame, session)
-        return self.send_back(header, version=frame.version, origin_id=origin_id, rights=rights)
+        return self._send_back(header, frame, self._rights(frame, session))
 
-    def send_back(
-        self, header: ConsumerSendMsgBack, *, version: int, origin_id: str | None, rights: Rights
+    def checked(self, frame: Frame) -> SentBack | Awaitable[SentBack]:
+        """Answer a request of a sender that may read the message, as was checked already: the
+        request is written again, and no longer has its sender's signature."""
+        return self._send_back(ConsumerSendMsgBack.from_fields(frame.fields), frame, UNLIMITED)
+
+    def _send_back(
+        self, header: ConsumerSendMsgBack, frame: Frame, rights: Rights
     ) -> SentBack | Awaitable[SentBack]:
         """Append the message again; its old record stays where it is.
 
-        ``version`` is the consumer's, ``origin_id`` the id by which it knows the message, where
-        that is not the broker's. Raises ``Refused``, also where ``rights`` do not reach the topic
-        of the message that is found.
+        Where the consumer knows the message by an id that is not the broker's, the frame has it.
+        Raises ``Refused``, also where ``rights`` do not reach the topic of the message that is
+        found.
         """
+        message = self._store.message_at(header.offset, queued=True)
+        if message is not None:
+            require_reading(rights, message)  # before a group or topic is made for it
         group = self._groups.require(header.group)
         if not self._config.broker_permission & Permission.WRITE:
             remark = f"the broker[{self._address.host}] sending message is forbidden"
@@ -98,17 +104,14 @@ class SendBacks:
         if not config.perm & Permission.WRITE:
             remark = f"the topic[{topic}] sending message is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
-        message = self._store.message_at(header.offset, queued=True)
         if message is None:
             remark = f"look message by offset failed, {header.offset}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        if rights.are_limited:
-            rights.require(*touched_by_reading(message))
 
         retries_max = group.retry_max_times
-        if version >= Version.V3_4_9 and header.max_reconsume_times is not None:
+        if frame.version >= Version.V3_4_9 and header.max_reconsume_times is not None:
             retries_max = header.max_reconsume_times
-        properties = _marked(message, origin_id or message.offset_id)
+        properties = _marked(message, frame.fields.get(ORIGIN_ID_FIELD) or message.offset_id)
         if message.reconsume_times >= retries_max or header.delay_level < 0:
             topic, queue_id, level = dlq_topic(header.group), 0, 0
             self._topics.ensure(topic, queues=DLQ_QUEUES)
@@ -125,11 +128,20 @@ class SendBacks:
             put = self._writer.append_delayed(again, level)
         else:
             put = self._writer.append(again)
-        origin = get_property(properties, Property.RETRY_TOPIC.encode()) or b""
-        self._statistics.sent_back(origin.decode("utf-8", "replace"), header.group)
+        self._statistics.sent_back(self._counted(message.topic, properties), header.group)
         # The consumer forgets the message. (The reference does not wait here, and may lose it
         # with the power.)
         return self._flushes.answered(SENT_BACK, put.end)
+
+    def _counted(self, topic: str, properties: bytes) -> str:
+        """Return the topic for which a message of ``topic`` is counted: the one it first had, if
+        there is one of that name.
+
+        Of a message in a retry topic its sender may have said anything.
+        """
+        first = get_property(properties, Property.RETRY_TOPIC.encode()) or b""
+        name = first.decode("utf-8", "replace")
+        return topic if self._topics.get(name) is None else name
 
 
 def _marked(message: StoredMessage, offset_id: str) -> bytes:
@@ -149,7 +161,7 @@ def _marked(message: StoredMessage, offset_id: str) -> bytes:
     return properties
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> None:
+def register(handlers: Handlers, broker: BrokerContext) -> SendBacks:
     """Register the request by which consumers send messages back."""
     back = SendBacks(
         address=broker.address,
@@ -166,3 +178,4 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         RequestCode.CONSUMER_SEND_MSG_BACK,
         typed(ConsumerSendMsgBack, back.answer),
     )
+    return back

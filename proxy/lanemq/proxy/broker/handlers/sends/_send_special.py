@@ -32,6 +32,7 @@ from lanemq.wire.message import (
     decode_batch,
     decode_properties,
     get_property,
+    remove_property,
 )
 
 from ....logical.rules._forwarding import half_forbidden
@@ -43,7 +44,7 @@ from ...state._topics import SendTarget, Topics
 from ...timers._rules import asks_for_timer, without_timer
 from ...timers._sends import TimedSends
 from ...values._own_properties import OwnProperties
-from ...values._room import check_room
+from ...values._room import check_length, check_room
 from ...writing._writer import Writer
 
 BATCH_MESSAGES_MAX: Final = 4096
@@ -91,6 +92,7 @@ class SpecialSends:
 
         Raises ``Refused`` and ``SegmentClosed``.
         """
+        check_length(header.properties or "")
         check_accepts(self._config, self._now_ms())
         target = checked_target(header, config=self._config, topics=self._topics)
         queue_id = choose_queue(self._mappings, target, header.queue_id)
@@ -119,14 +121,13 @@ class SpecialSends:
             if reconsume_times >= limit:
                 topic, stored_queue_id, level = dlq_topic(group), 0, 0
                 self._topics.ensure(topic, queues=DLQ_QUEUES)
-        is_half = properties.get(Property.TRAN_MSG, "").lower() == "true"
-        # A consumer that gives a committed message back by sending it leaves the mark in it.
-        is_half = is_half and not (reconsume_times > 0 and (level > 0 or group is not None))
-        if header.sys_flag & SysFlag.TRANSACTION_MASK == SysFlag.TRANSACTION_COMMIT:
-            is_half = False  # another broker passes on what was committed there
+        is_half = brings_half(header, properties)
         if is_half and self._config.reject_transaction_message:
             raise half_forbidden(self._config.broker_ip1)
         data = self._own.added_to(header.properties or "").encode()
+        if topic != header.topic:
+            # As where the broker is asked to send back: dead letters are in no light queues.
+            data = remove_property(data, Property.INNER_MULTI_DISPATCH.encode())
         is_timed = asks_for_timer(properties) if level <= 0 else group is None
         check_room(header.topic, len(data), properties, is_half=is_half, is_timed=is_timed)
         message = NewMessage(
@@ -211,6 +212,22 @@ class SpecialSends:
         self._count_put(header.topic, len(entries), put.size_bytes)
         waits = self._waits and shared.get(Property.WAIT) != "false"
         return Stored(put.log_positions, queue_id, put.queue_offset, put.end, waits)
+
+
+def brings_half(header: SendMessage, properties: dict[str, str]) -> bool:
+    """Return whether the message of a send is stored as a half message.
+
+    Raises ``RemoteProtocolError`` for a delay that is not a number.
+    """
+    if header.batch or properties.get(Property.TRAN_MSG, "").lower() != "true":
+        return False
+    if header.sys_flag & SysFlag.TRANSACTION_MASK == SysFlag.TRANSACTION_COMMIT:
+        return False  # another broker passes on what was committed there
+    if not header.reconsume_times or header.reconsume_times < 0:
+        return True
+    # A consumer that gives a committed message back by sending it leaves the mark in it.
+    is_retry = group_of_retry_topic(header.topic) is not None
+    return not (is_retry or _number(properties, Property.DELAY) > 0)
 
 
 def check_accepts(config: BrokerConfig, now_ms: int) -> None:

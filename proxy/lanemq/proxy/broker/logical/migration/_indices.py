@@ -6,25 +6,30 @@ What is left of a topic that is deleted is how often it was: by that a broker wh
 out that its part is one of the deleted topic.
 """
 
+from collections.abc import Mapping
 from typing import Final, final
 
 import trio
 
 from lanemq.storage import ConfigInvalid, TopicTable, disk_problem
-from lanemq.wire import RemoteProtocolError, RequestCode
+from lanemq.wire import TOPIC_QUEUES_MAX, RemoteProtocolError, RequestCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import INDEX_CLAIMED, ClaimedLogicalIndices, ClaimLogicalIndices
 
 from ....logical.rules._refusals import refusal
 from ....net._dispatch import Handlers
 from ....net._session import Session
+from ....net._turns import encode_beside
 from ..state._state import LogicalState
-from ._requests import decoded
+from ._requests import NO_TOPIC, decoded
 
 MEMBER: Final = "lanemqLogicalIndices"
 """Member of the table of topics: topic -> its ``ClaimedLogicalIndices``."""
 DELETED_MAX: Final = 10_000
 """Deleted topics that are remembered; the oldest are forgotten first."""
+CLAIMS_MAX: Final = 32 * TOPIC_QUEUES_MAX
+"""Most claims of a topic: those of some dozens of brokers, each with all queues that it may have.
+All are read, answered and written with every further one."""
 
 
 @final
@@ -44,8 +49,14 @@ class LogicalIndices:
             }
         except RemoteProtocolError as error:
             raise ConfigInvalid(f"{MEMBER}: {error}") from error
-        self._as_json = {topic: (one, kept[topic]) for topic, one in self._claimed.items()}
-        for topic in [topic for topic in self._claimed if self._topics.get(topic) is None]:
+        self._deleted = dict.fromkeys(t for t, one in self._claimed.items() if not one.claims)
+        """The topics of which the number of deletions is left, the oldest first."""
+        self._members = dict(kept)
+        """All as JSON, as it was written; the objects are the same while they are unchanged."""
+        self._changed: set[str] = set()
+        """Topics that ``forget`` has changed since."""
+        claimed = [topic for topic in self._claimed if topic not in self._deleted]
+        for topic in [topic for topic in claimed if self._topics.get(topic) is None]:
             self.forget(topic)  # a crash came between the two halves of its deletion
 
     def of(self, topic: str) -> ClaimedLogicalIndices | None:
@@ -54,9 +65,12 @@ class LogicalIndices:
 
     async def claim(self, asked: ClaimLogicalIndices) -> ClaimedLogicalIndices:
         """Keep all claims, durably, or none. Raises ``Refused`` where an index has another
-        owner."""
+        owner, or the topic is not here; without claims it need not be.
+        """
         topic = asked.topic
         async with self._keeping:
+            if asked.claims and self._topics.get(topic) is None:
+                raise refusal(NO_TOPIC)
             known = self._claimed.get(topic, ClaimedLogicalIndices())
             claims = self._mapped(topic) | dict(known.claims)
             deletions = known.deletions
@@ -70,10 +84,12 @@ class LogicalIndices:
             for index, broker in asked.claims.items():
                 if claims.setdefault(index, broker) != broker:
                     raise refusal(f"logical queue {index} {INDEX_CLAIMED}, to {claims[index]}")
+            if asked.claims and len(claims) > CLAIMS_MAX:
+                raise refusal(f"{topic} would have {len(claims)} claims, at most {CLAIMS_MAX} are")
             brokers = asked.brokers if asked.claims else known.brokers
             new = ClaimedLogicalIndices(claims, tuple(sorted(brokers)), deletions)
             if asked.claims and new != known:
-                await self._keep(self._claimed | {topic: new})
+                await self._keep({topic: new})
         return new
 
     def _mapped(self, topic: str) -> dict[int, str]:
@@ -83,22 +99,26 @@ class LogicalIndices:
         chains = mapping.queues.values() if mapping is not None else ()
         return {chain.index: chain[0].broker_name for chain in chains if len(chain)}
 
-    async def _keep(self, claimed: dict[str, ClaimedLogicalIndices]) -> None:
-        written = {topic: self._written(topic, one) for topic, one in claimed.items()}
+    async def _keep(self, new: Mapping[str, ClaimedLogicalIndices]) -> None:
+        """Write claims, and what ``forget`` has changed."""
+        members, changed = dict(self._members), self._changed
+        for topic in changed | new.keys():
+            members.pop(topic, None)  # what is written again comes last
+            one = new.get(topic) or self._claimed.get(topic)
+            if one is not None:
+                members[topic] = one.to_json()
+        self._changed = set()
         try:
             with trio.CancelScope(shield=True):
-                members = {topic: value for topic, (_, value) in written.items()}
                 await self._topics.put_member(MEMBER, members)
         except OSError as error:
+            self._changed |= changed
             raise refusal(f"the claims cannot be written: {disk_problem(error)}") from error
-        self._claimed, self._as_json = claimed, written
-
-    def _written(
-        self, topic: str, one: ClaimedLogicalIndices
-    ) -> tuple[ClaimedLogicalIndices, object]:
-        """Return what is kept of a topic, and as JSON: the same object while it is unchanged."""
-        known = self._as_json.get(topic)
-        return known if known is not None and known[0] is one else (one, one.to_json())
+        self._members = members
+        for topic, one in new.items():
+            if topic not in self._changed:  # else it was deleted meanwhile
+                self._claimed[topic] = one
+                self._deleted.pop(topic, None)
 
     def forget(self, topic: str, deletions: int = 0) -> None:
         """Forget the claims of a deleted topic, whose indices begin again; count its deletion.
@@ -106,25 +126,30 @@ class LogicalIndices:
         ``deletions`` is how many there were, where others know of more. ``keep`` makes it last.
         """
         known = self._claimed.pop(topic, None)
+        self._changed.add(topic)
+        self._deleted.pop(topic, None)
         if known is not None:
             count = known.deletions + 1 if known.claims else known.deletions
             if count := max(count, deletions):
                 self._claimed[topic] = ClaimedLogicalIndices(deletions=count)
-        deleted = [name for name, one in self._claimed.items() if not one.claims]
-        for name in deleted[: max(0, len(deleted) - DELETED_MAX)]:
-            del self._claimed[name]
+                self._deleted[topic] = None
+        while len(self._deleted) > DELETED_MAX:
+            oldest = next(iter(self._deleted))
+            del self._deleted[oldest], self._claimed[oldest]
+            self._changed.add(oldest)
 
     async def keep(self) -> None:
         """Write what ``forget`` has changed. Raises ``Refused``."""
         async with self._keeping:
-            await self._keep(dict(self._claimed))
+            await self._keep({})
 
 
 def register(handlers: Handlers, indices: LogicalIndices) -> None:
-    """Register the request, which a broker with the topic answers."""
+    """Register the request; brokers without the topic answer how often it was deleted."""
 
     async def claim(frame: Frame, session: Session) -> Frame:
         asked = decoded(ClaimLogicalIndices, frame)
-        return frame.reply(body=(await indices.claim(asked)).encode())
+        claimed = await indices.claim(asked)
+        return frame.reply(body=await encode_beside(session, claimed, len(claimed.claims)))
 
     handlers.add(RequestCode.CLAIM_LOGICAL_INDICES, claim)

@@ -3,6 +3,7 @@
 Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor.
 """
 
+from collections.abc import Awaitable
 from typing import final
 
 from lanemq.local import get_logger
@@ -10,13 +11,14 @@ from lanemq.wire import RequestCode
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import DeleteLogicalQueueMapping, QueryLogicalQueueMapping
-from lanemq.wire.logical import SegmentState, UpdateLogicalQueueMapping
+from lanemq.wire.logical import LogicalQueues, SegmentState, UpdateLogicalQueueMapping
 
 from ....logical.rules._map_changes import DELETED, check_deletable, map_queue, unmap_queue
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._refusals import refusal
 from ....net._dispatch import Handlers, typed
 from ....net._session import Session
+from ....net._turns import LONG_PARTS, make_beside
 from ...context._context import BrokerContext
 from ._requests import decoded, existing, require_no_partitions, require_ordinary
 from ._seal import SealingRequests, Seals
@@ -79,10 +81,19 @@ class MappingRequests(SealingRequests):
         ):
             await logical.change(topic, change)
 
-    def query(self, header: QueryLogicalQueueMapping, frame: Frame, session: Session) -> Frame:
+    def query(
+        self, header: QueryLogicalQueueMapping, frame: Frame, session: Session
+    ) -> Frame | Awaitable[Frame]:
         """Answer everything known of a topic; ``null`` where it has no logical queues."""
         queues = self._logical.queues(header.topic)
-        return frame.reply(body=b"null" if queues is None else queues.encode())
+        if queues is None:
+            return frame.reply(body=b"null")
+        if queues.count < LONG_PARTS:
+            return frame.reply(body=queues.encode())
+        return self._query_later(queues, frame, session)
+
+    async def _query_later(self, queues: LogicalQueues, frame: Frame, session: Session) -> Frame:
+        return frame.reply(body=await make_beside(session, queues.encode, queues.count))
 
     async def delete(
         self, header: DeleteLogicalQueueMapping, frame: Frame, session: Session
@@ -91,7 +102,7 @@ class MappingRequests(SealingRequests):
         if mapping is None:
             return frame.reply(remark="already deleted")
         check_deletable(mapping)
-        LOGGER.info("%s has no logical queues any more", header.topic)
+        LOGGER.info("%s no longer has logical queues", header.topic)
         await self._logical.forget(header.topic)
         await self._announced()
         return frame.reply(remark=DELETED)

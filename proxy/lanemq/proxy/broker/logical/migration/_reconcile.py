@@ -31,7 +31,7 @@ from lanemq.wire.logical import (
 from ....logical.rules._gate import Key
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._migration import Move
-from ....logical.rules._view import destinations, merged, rivals, unlisted, with_expired
+from ....logical.rules._view import destinations, is_settled, merged, rivals, unlisted, with_expired
 from ...settings._config import BrokerConfig
 from ..state._state import LogicalState
 from ..state._view import LogicalView, hosts
@@ -75,6 +75,8 @@ class Reconciler:
         self._unlisted_since: dict[str, dict[SegmentKey, float]] = {}
         """Topic -> segment whose broker does not answer -> time from which no name server listed
         it."""
+        self._settled: dict[str, TopicMapping] = {}
+        """Topic -> its mapping, in which nothing is left to do."""
 
     async def run(self) -> None:
         """Look for work periodically, until cancelled."""
@@ -100,12 +102,25 @@ class Reconciler:
             except Refused as error:
                 LOGGER.info("%s has to wait: %s", migration.target, error.remark)
                 away.add(migration.target.broker_name)
-        for topic in list(self._logical.mappings):
-            await self.look(topic)
+        await self._look_at_all()
         away = set()
         for key, move in list(self._logical.untold.items()):
             if key.broker_name not in away and not await self._told_superseded(key, move):
                 away.add(key.broker_name)
+
+    async def _look_at_all(self) -> None:
+        """Look at the topics that have changed since nothing was to do there, one in a turn."""
+        mappings, settled = self._logical.mappings, dict[str, TopicMapping]()
+        for topic in list(mappings):
+            mapping = mappings.get(topic)
+            if mapping is not None and self._settled.get(topic) is not mapping:
+                await trio.lowlevel.checkpoint()
+                if not is_settled(mapping):
+                    await self.look(topic)
+                    continue
+            if mapping is not None:
+                settled[topic] = mapping
+        self._settled = settled
 
     async def _told_superseded(self, key: SegmentKey, move: Move) -> bool:
         """Tell a superseded broker, as soon as it can be reached, since it may still take
@@ -209,11 +224,13 @@ class Reconciler:
                 topic,
                 error.remark,
             )
+        await trio.lowlevel.checkpoint()
         for own, rival in rivals(mapping, view):
             listed = view.get(own.logical_index)
             is_listed = listed is not None and listed.find(rival.key) is not None
             if not await self._superseded_segments.close_if_superseded(own, rival) and is_listed:
                 unanswered[topic, own.queue_id] = rival
+        await trio.lowlevel.checkpoint()
         for own, target in destinations(mapping, view):
             try:
                 await self._make_way(own, target)
@@ -228,6 +245,7 @@ class Reconciler:
     async def _follow(self, topic: str, view: LogicalQueues) -> None:
         """Update copies of others' segments to what name servers list."""
         mapping = await self._logical.change(topic, lambda mapping: merged(mapping, view))
+        await trio.lowlevel.checkpoint()
         gone = await self._without_messages(topic, unlisted(mapping, view))
         if gone:
             await self._logical.change(topic, lambda mapping: with_expired(mapping, gone))

@@ -64,6 +64,5 @@ class LogicalRetention:
         keep_ms = self._config.logical_queue_expired_keep_millis
         keys = swept(mapping, logical.times.expired_before(keep_ms / 1000))
         for key in keys:
-            logical.times.expired_s.pop(key, None)
             LOGGER.info("forgotten: %s", key)
         return mapping.without(*keys)

@@ -113,17 +113,15 @@ class SupersededMessages:
                 segment,
                 f"{entry.count} operations on keys from {entry.done} on are in no log: "
                 f"{segment.topic} went on without them. They are not done again, for others have "
-                "been done since: put again what is missed, then call `lanemq admin "
-                f"appendSupersededMessages -b {segment.broker_name} -t {segment.topic}`, which "
-                "appends none of them and ends this alarm",
+                "been done since: put again what is missed; appendSupersededMessages for "
+                f"{segment.topic} at {segment.broker_name} then appends none and ends this alarm",
             )
             return
         self._logical.alarm(
             segment,
             f"{entry.count} messages from {entry.done} on are in no logical queue: their offsets "
-            "were given out again. `lanemq admin appendSupersededMessages -b "
-            f"{segment.broker_name}` appends them to logical queue {segment.logical_index} of "
-            f"{segment.topic}",
+            f"were given out again. appendSupersededMessages at {segment.broker_name} appends "
+            f"them to logical queue {segment.logical_index} of {segment.topic}",
         )
 
     async def append(self, topic: str | None) -> int:
@@ -239,7 +237,7 @@ class SupersededMessages:
             expression_type="TAG",
         )
         answer = await self._ask(segment, request(RequestCode.PULL_MESSAGE, header.to_fields()))
-        return decode_messages(answer.body) if answer.code == 0 else []
+        return decode_messages(answer.body, asked=BATCH) if answer.code == 0 else []
 
     async def _ask(self, segment: Segment, frame: Frame) -> Frame:
         peers = self._peers

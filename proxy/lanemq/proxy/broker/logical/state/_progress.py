@@ -12,8 +12,9 @@ offsets that it gave out behind that place are not the logical queue's, whose me
 not read yet, so a commit counts up to there.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Final, TypeVar, final
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, final
 
 import trio
 
@@ -24,7 +25,6 @@ from lanemq.wire.frame import request
 from lanemq.wire.headers import UpdateConsumerOffset
 from lanemq.wire.logical import (
     HOPS_FIELD,
-    PROGRESS_PREFIX,
     Chain,
     Segment,
     SegmentState,
@@ -36,18 +36,21 @@ from lanemq.wire.message import is_stage_group
 from ....logical.rules._forwarding import HOPS_MAX
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._refusals import refusal
+from ....net._loop_watch import asking_host
+from ....net.limits._owned_entries import OwnedEntries
 from ...cluster._peers import Peers
 from ._state import LogicalState
 
 LOGGER = get_logger("lanemq.proxy.broker.logical", by_peers=True)
 
 QUEUED_MAX: Final = 10_000
-"""Most late and early commits that wait; beyond it the oldest are dropped, and the next one
-counts."""
+"""Most late and early commits that wait, of which an address has a share; beyond it its oldest are
+dropped, and the next one counts."""
+OLD_ENDS_MAX: Final = 1000
+"""Former ends of a queue, beside those of its chain, whose progress a migration carries."""
 RETRY_S: Final = 1.0
 TELL_S: Final = 2.0
 
-ValueT = TypeVar("ValueT")
 Key = tuple[str, str, int]
 """Group, topic, index."""
 
@@ -70,9 +73,9 @@ class LogicalProgress:
         self._offsets = offsets
         self._peers = peers
         self._commit = commit
-        self._late: dict[Key, tuple[int, int]] = {}
+        self._late = OwnedEntries[Key, tuple[int, int]](QUEUED_MAX, asking_host)
         """Offset to pass on, and the number of times it was passed on before."""
-        self._early: dict[Key, int] = {}
+        self._early = OwnedEntries[Key, int](QUEUED_MAX, asking_host)
         self._wake = trio.Event()
 
     # Commits as they come
@@ -91,7 +94,7 @@ class LogicalProgress:
         waiting = chain.write_only
         is_open = any(s.state is SegmentState.NORMAL for s in own)
         if not is_open and waiting is not None and mapping.is_own(waiting):
-            _put_off(self._early, (group, parsed.topic, index), offset)
+            self._early.put((group, parsed.topic, index), offset)
             return None
         offset = self._worth(group, chain, own, offset)
         if is_open:
@@ -102,7 +105,7 @@ class LogicalProgress:
             if end is not None and mapping.is_own(end):
                 self._commit_at(end, group, offset)  # it has been elsewhere, and has come back
             elif end is not None and hops < HOPS_MAX:
-                _put_off(self._late, (group, parsed.topic, index), (offset, hops))
+                self._late.put((group, parsed.topic, index), (offset, hops))
                 self._wake.set()
         kept = self._offsets.get(group, name, index) if hops else None
         if kept is not None and offset <= kept:
@@ -131,7 +134,7 @@ class LogicalProgress:
     def superseded(self, sealed: Segment) -> None:
         """Bound what groups have committed in an own segment that was cut off by its end."""
         name, index = progress_topic(sealed.topic, sealed.delta), sealed.logical_index
-        for group in self._offsets.groups:
+        for group in self._offsets.groups_of(name):
             offset = self._offsets.get(group, name, index)
             if offset is not None and not is_stage_group(group):
                 self._offsets.put(group, name, index, sealed.clamp_progress(offset))
@@ -146,27 +149,32 @@ class LogicalProgress:
         """
         topic, index = segment.topic, segment.logical_index
         found: dict[str, tuple[int, int]] = {}
-        origin = mapping.chain(index).origin
-        for group in self._offsets.groups:
-            for name in self._offsets.topics_of(group):
-                delta = -1
-                if name.startswith(PROGRESS_PREFIX):
-                    parsed = parse_progress_topic(name)
-                    if parsed is None or parsed.topic != topic:
-                        continue
-                    delta, queue_id = parsed.delta, index
-                elif name == topic and origin is not None and mapping.is_own(origin):
-                    queue_id = origin.queue_id
-                else:
-                    continue
-                kept = self.kept if delta >= 0 else self._offsets.get
-                offset = kept(group, name, queue_id)
-                if offset is None or delta < found.get(group, (-2, 0))[0]:
-                    continue
-                if delta < 0 and origin is not None and not is_stage_group(group):
-                    offset = origin.clamp_max(offset)
-                found[group] = delta, offset
+        chain = mapping.chain(index)
+        origin = chain.origin
+        if origin is not None and mapping.is_own(origin):
+            for group in self._offsets.groups_of(topic):
+                offset = self._offsets.get(group, topic, origin.queue_id)
+                if offset is not None:
+                    bound = offset if is_stage_group(group) else origin.clamp_max(offset)
+                    found[group] = -1, bound
+        for delta in self._ends(chain, segment):
+            name = progress_topic(topic, delta)
+            for group in self._offsets.groups_of(name):
+                offset = self.kept(group, name, index)
+                if offset is not None and delta >= found.get(group, (-2, 0))[0]:
+                    found[group] = delta, offset
         return {group: offset for group, (_, offset) in found.items()}
+
+    def _ends(self, chain: Chain, last: Segment) -> Iterable[int]:
+        """Return the deltas up to ``last``'s under which groups have progress in its topic: those
+        of its chain, and the latest of others, which may have been of segments that expired.
+        Whoever commits chooses the delta, so not all of those are looked at."""
+        known = {one.delta for one in chain.segments}
+        ending = f"%{last.topic}"
+        parsed = map(parse_progress_topic, [n for n in self._offsets.topics if n.endswith(ending)])
+        others = {one.delta for one in parsed if one is not None and one.topic == last.topic}
+        others = {delta for delta in others - known if delta < last.delta}
+        return known.union(heapq.nlargest(OLD_ENDS_MAX, others))
 
     async def keep(self, opened: Segment, progress: Mapping[str, int]) -> None:
         """Keep the progress that a migration carried, durably, before its destination opens.
@@ -190,7 +198,9 @@ class LogicalProgress:
         """Apply the commits made before a destination opened, where they are later than the kept
         ones."""
         for key in [k for k in self._early if k[1:] == (segment.topic, segment.logical_index)]:
-            self._commit_at(segment, key[0], self._early.pop(key))
+            offset = self._early.pop(key)
+            if offset is not None:
+                self._commit_at(segment, key[0], offset)
 
     def _commit_at(self, end: Segment, group: str, offset: int) -> None:
         """Keep an offset at the own open end of a queue, if it is later than what is kept there."""
@@ -217,7 +227,7 @@ class LogicalProgress:
                     if waiting is None:
                         continue  # dropped while another was passed on: too many wait
                     if await self._pass_on(key, *waiting):
-                        self._late.pop(key, None)
+                        self._late.pop(key)
                 if self._late:
                     await trio.sleep(RETRY_S)
 
@@ -240,9 +250,3 @@ class LogicalProgress:
         except Refused as error:
             LOGGER.info("progress of %s in %s was not passed on: %s", group, end, error.remark)
         return self._late.get(key) == (offset, hops)
-
-
-def _put_off(waiting: dict[Key, ValueT], key: Key, value: ValueT) -> None:
-    if key not in waiting and len(waiting) >= QUEUED_MAX:
-        del waiting[next(iter(waiting))]
-    waiting[key] = value

@@ -47,10 +47,13 @@ class SegmentTimes:
         now; None at the start.
         """
         now_s = self._now_s()
-        own = {segment.key: segment.state for segment in mapping.own()}
-        states = None if before is None else {s.key: s.state for s in before.own()}
+        indices = None if before is None else mapping.queues.differing(before.queues)
+        own = {segment.key: segment.state for segment in mapping.own(indices)}
+        states = None if before is None else {s.key: s.state for s in before.own(indices)}
         if states is not None:
-            self._note_ends(mapping, states, now_s)
+            self._note_ends(mapping, own, states, now_s)
+            for key in states.keys() - own.keys():
+                self.expired_s.pop(key, None)
         for key, state in own.items():
             if state is SegmentState.WRITE_ONLY:
                 self.write_only_s.setdefault(key, now_s)
@@ -62,24 +65,32 @@ class SegmentTimes:
             else:
                 self.expired_s.pop(key, None)
                 self.sealed_s.pop(key, None)
-        for key in list(self.write_only_s):
-            if key.topic == mapping.topic and own.get(key) is not SegmentState.WRITE_ONLY:
+        for key in [key for key in self.write_only_s if key.topic == mapping.topic]:
+            found = mapping.find(key)
+            if found is None or found.state is not SegmentState.WRITE_ONLY:
                 del self.write_only_s[key]
 
     def _note_ends(
-        self, mapping: TopicMapping, before: Mapping[SegmentKey, SegmentState], now_s: float
+        self,
+        mapping: TopicMapping,
+        now: Mapping[SegmentKey, SegmentState],
+        before: Mapping[SegmentKey, SegmentState],
+        now_s: float,
     ) -> None:
         """Remember which own segments a change has opened and sealed, for locks and for readers.
 
-        ``before`` are their states until now.
+        ``before`` are the states that those which it touches had until now.
         """
-        open_now = {s.key: s for s in mapping.own() if s.state is SegmentState.NORMAL}
-        open_before = {key for key, state in before.items() if state is SegmentState.NORMAL}
-        self.closed_s |= dict.fromkeys(open_before - open_now.keys(), now_s)
-        opened = open_now.keys() - open_before
+        open_now, open_before = (
+            {key for key, state in states.items() if state is SegmentState.NORMAL}
+            for states in (now, before)
+        )
+        self.closed_s |= dict.fromkeys(open_before - open_now, now_s)
+        opened = open_now - open_before
         self._opened_s |= dict.fromkeys(opened, now_s)
         for key in opened:
-            earlier = mapping.before(open_now[key])
+            segment = mapping.find(key)
+            earlier = None if segment is None else mapping.before(segment)
             if earlier is not None:
                 self.opened_after[key] = earlier
         for key in list(self.opened_after)[:-OPENED_MANY]:

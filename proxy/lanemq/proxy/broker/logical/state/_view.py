@@ -3,6 +3,7 @@
 Source: RocketMQ 5.0.0-PREVIEW, MQClientAPIImpl (105 with the flag, 413).
 """
 
+from functools import partial
 from typing import Final, final
 
 from lanemq.local import get_logger
@@ -17,10 +18,12 @@ from lanemq.wire.logical import (
     LogicalQueues,
     MigrateLogicalQueue,
     Segment,
+    SegmentKey,
 )
 
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._view import progress
+from ....net._turns import read_answer
 from ...cluster._peers import Peers
 from ._state import LogicalState
 
@@ -51,26 +54,26 @@ class LogicalView:
         """
         header = GetRouteInfo(topic=topic, sys_flag=LOGICAL_QUEUE_FLAG)
         asked = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.to_fields())
-        segments: dict[object, Segment] = {}
+        listed: list[LogicalQueues] = []
         answers = await self._peers.ask_name_servers(asked)
         for answer in answers:
             if answer.code != 0:
                 continue
             try:
-                route = RouteData.decode(answer.body)
-                queues = LogicalQueues.of_route(route.extra)
+                queues, brokers = await read_answer(
+                    len(answer.body), partial(_read_route, answer.body)
+                )
             except ProtocolError as error:
                 LOGGER.warning("a name server's route of %s cannot be read: %s", topic, error)
                 continue
-            brokers = route.extra.get(LOGICAL_BROKERS_MEMBER)
             if isinstance(brokers, int) and brokers > 0:
                 self._logical.brokers_heard[topic] = brokers
-            for segment in queues.segments if queues is not None else ():
-                known = segments.get(segment.key)
-                if known is None or progress(segment) > progress(known):
-                    segments[segment.key] = segment
+            if queues is not None:
+                listed.append(queues)
+        size_bytes = sum(len(answer.body) for answer in answers)
+        queues = await read_answer(size_bytes, partial(_latest, listed))
         is_unlisted = bool(answers) and all(answer.code != 0 for answer in answers)
-        return LogicalQueues.of(segments.values()), is_unlisted
+        return queues, is_unlisted
 
     async def account_of(self, host: Segment, topic: str) -> LogicalQueues | None:
         """Ask the broker of ``host`` for its own account of a topic; None where it has no logical
@@ -84,7 +87,8 @@ class LogicalView:
         if answer.code != 0:
             raise Refused(answer.code, answer.remark or "")
         try:
-            return LogicalQueues.decode(answer.body)
+            body = answer.body
+            return await read_answer(len(body), partial(LogicalQueues.decode, body))
         except ProtocolError as error:
             raise Refused(1, f"the mapping of {host.broker_name} cannot be read: {error}") from None
 
@@ -119,6 +123,23 @@ class LogicalView:
             return MigrateLogicalQueue.decode(answer.body) if answer.body else None
         except ProtocolError as error:
             raise Refused(1, f"the answer of {host.broker_name} cannot be read: {error}") from None
+
+
+def _read_route(body: bytes) -> tuple[LogicalQueues | None, object]:
+    """Read a route: its logical queues, and the member for the number of brokers."""
+    route = RouteData.decode(body)
+    return LogicalQueues.of_route(route.extra), route.extra.get(LOGICAL_BROKERS_MEMBER)
+
+
+def _latest(listed: list[LogicalQueues]) -> LogicalQueues:
+    """Return all segments of some lists, each as the list has it that knows it best."""
+    segments: dict[SegmentKey, Segment] = {}
+    for queues in listed:
+        for segment in queues.segments:
+            known = segments.get(segment.key)
+            if known is None or progress(segment) > progress(known):
+                segments[segment.key] = segment
+    return LogicalQueues.of(segments.values())
 
 
 def hosts(mapping: TopicMapping, view: Chain) -> list[Segment]:

@@ -15,11 +15,18 @@ from typing import Final, final
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import LockBatch, MessageQueue
 from lanemq.wire.frame import request
-from lanemq.wire.logical import LOCK_FIELD, LOGICAL_QUEUE_BROKER, Segment, SegmentKey
+from lanemq.wire.logical import (
+    ACCOUNT_FIELD,
+    LOCK_FIELD,
+    LOGICAL_QUEUE_BROKER,
+    Segment,
+    SegmentKey,
+)
 
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._refusals import refusal
-from ....sessions.state._locks import QueueLocks
+from ....net._session import Session
+from ....sessions.state._locks import Asker, QueueLocks
 from ...cluster._peers import Peers
 from ..state._state import LogicalState
 from ..state._view import ASK_S
@@ -60,9 +67,11 @@ class LogicalLocks:
         """Time at which earlier locks have expired or are inherited; in the future where they are
         unknown."""
 
-    async def lock(self, body: LockBatch) -> tuple[list[MessageQueue], bool]:
-        """Lock or renew; returns the queues that the client now holds, and whether any of those
-        asked for does not end here.
+    async def lock(
+        self, body: LockBatch, owner: Session, asker: Asker
+    ) -> tuple[list[MessageQueue], bool]:
+        """Lock or renew, for places of ``owner``; returns the queues that the client now holds, and
+        whether any of those asked for does not end here.
         """
         ready = []
         for queue in body.mq_set:
@@ -73,7 +82,9 @@ class LogicalLocks:
                 ready.append(queue)
         # It may have been sealed while others were asked: from here on nothing waits.
         ready = [queue for queue in ready if self._open(queue) is not None]
-        held = self._locks.lock(body.consumer_group, body.client_id, ready, self._now_s())
+        held = self._locks.lock(
+            body.consumer_group, body.client_id, ready, self._now_s(), asker=asker, owner=owner
+        )
         return held, not all(map(self.ends_here, body.mq_set))
 
     def ends_here(self, queue: MessageQueue) -> bool:
@@ -83,7 +94,8 @@ class LogicalLocks:
     async def tell(
         self, group: str, queue: MessageQueue, fields: Mapping[str, str]
     ) -> dict[str, str]:
-        """Return the holder and the age of a lock as ext fields; none where it is free.
+        """Return the holder, its account and the age of a lock as ext fields; none where it is
+        free.
 
         ``fields`` name the segment that is meant. Raises ``Refused`` where it cannot be known.
         """
@@ -100,7 +112,8 @@ class LogicalLocks:
         lent = self._locks.lent(group, _named(queue), self._now_s())
         if lent is None:
             return {}
-        return {HOLDER_FIELD: lent.client_id, AGE_FIELD: str(round(lent.age_s * 1000))}
+        told = {HOLDER_FIELD: lent.client_id, AGE_FIELD: str(round(lent.age_s * 1000))}
+        return told if lent.account is None else told | {ACCOUNT_FIELD: lent.account}
 
     def _open(self, queue: MessageQueue) -> Segment | None:
         """Return the last segment of a logical queue, if it takes messages here."""
@@ -137,7 +150,8 @@ class LogicalLocks:
             return False
         holder, age_ms = answer.fields.get(HOLDER_FIELD), answer.fields.get(AGE_FIELD, "")
         if holder and age_ms.isdecimal():
-            self._locks.inherit(group, queue, holder, begun_s - int(age_ms) / 1000)
+            account = answer.fields.get(ACCOUNT_FIELD)
+            self._locks.inherit(group, queue, holder, begun_s - int(age_ms) / 1000, account)
         self._inherited[heir] = begun_s
         return True
 

@@ -224,7 +224,7 @@ class MovedSends:
             raise
         if is_redirect(answer):
             counters.forwards_failed += 1
-            raise Refused(ResponseCode.NO_PERMISSION, f"{target} does not take messages any more")
+            raise Refused(ResponseCode.NO_PERMISSION, f"{target} no longer takes messages")
         counters.forwards += 1
         if isinstance(answer, Frame):
             return relayed(answer, frame, segment, target)

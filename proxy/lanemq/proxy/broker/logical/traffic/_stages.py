@@ -19,6 +19,7 @@ from lanemq.wire.logical import NOT_SET, Segment, parse_progress_topic, progress
 from lanemq.wire.message import StageRecord
 
 from ....logical.rules._mapping import TopicMapping
+from ....net._turns import Steps, step_by_step
 from ....sessions.state._stages import SHADOW_PREFIX, GroupStages, Key, Part, stages_of
 from ....sessions.values._framed import GroupOffset
 from ...cluster._peers import Peers
@@ -55,8 +56,9 @@ class StageCounts:
         """Return those of ``broker``."""
         return cls(groups=broker.groups, mappings=broker.logical.mappings, stages=broker.stages)
 
-    def count_out(self, shadow: str, kept_topic: str, index: int) -> None:
-        """Count a group to the end of a sealed segment, before its record is told to others.
+    def count_out(self, shadow: str, kept_topic: str, index: int) -> Steps[None]:
+        """Count a group to the end of a sealed segment, in steps, before its record is told to
+        others.
 
         ``shadow`` and ``kept_topic`` are names as records of stages are kept by; others mean
         nothing.
@@ -70,7 +72,7 @@ class StageCounts:
             assert mapping is not None
             assert config is not None
             if segment.delta == place.delta and mapping.is_own(segment) and not segment.is_empty:
-                self._stages.count_out(stages_of(config), _part(group, segment))
+                yield from self._stages.count_out(stages_of(config), _part(group, segment))
 
 
 @final
@@ -156,7 +158,7 @@ class LogicalStages:
         for segment in segments:
             topic, index = progress_topic(segment.topic, segment.delta), segment.logical_index
             if segment.broker_name == self._broker_name:
-                self._counts.count_out(group, topic, index)
+                await step_by_step(self._counts.count_out(group, topic, index))
                 kept = self._logical_progress.kept(group, topic, index)
                 if kept is not None:
                     return kept

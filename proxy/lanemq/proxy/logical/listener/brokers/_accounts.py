@@ -6,6 +6,7 @@ is given the time in which it would have registered again.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final, Protocol, final
 
 import trio
@@ -17,6 +18,7 @@ from lanemq.wire.frame import request
 from lanemq.wire.headers import QueryLogicalQueueMapping
 from lanemq.wire.logical import LogicalQueues, Segment, SegmentKey
 
+from ....net._turns import read_answer
 from ._views import TopicView, is_lasting
 
 ASK_S: Final = 2.0
@@ -76,7 +78,8 @@ class BrokerAccounts:
         async def ask(name: str, address: str) -> None:
             try:
                 answer = await self._client.call(address, asked, ASK_S)
-                told = LogicalQueues.decode(answer.body)
+                body = answer.body
+                told = await read_answer(len(body), partial(LogicalQueues.decode, body))
             except (LanemqError, RemoteProtocolError):
                 return
             accounts[name] = told if told is not None else LogicalQueues()

@@ -1,6 +1,7 @@
 """The addresses of all brokers, as name servers list them, and as they did before they forgot."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final, NamedTuple, final
 
 import trio
@@ -11,6 +12,7 @@ from lanemq.wire import RemoteProtocolError, RequestCode
 from lanemq.wire.bodies import MASTER_ID, ClusterInfo
 from lanemq.wire.frame import request
 
+from ....net._turns import read_answer
 from ._accounts import OwnAccount
 from ._views import is_lasting
 
@@ -23,6 +25,9 @@ PATIENCE_S: Final = 0.5
 """Seconds for which the answer is waited for if other brokers are known already."""
 KEPT_S: Final = 3600.0
 """Seconds for which a broker is kept that name servers do not list: its messages may be there."""
+
+TOLD_MAX: Final = 10_000
+"""Most brokers that are kept, the last ones told."""
 
 
 class _Told(NamedTuple):
@@ -49,6 +54,9 @@ class BrokerAddresses:
         """Keep addresses that a name server has told with a route."""
         now_s = trio.current_time()
         self._told |= {name: _Told(address, now_s) for name, address in addresses.items()}
+        if len(self._told) > TOLD_MAX:
+            latest = sorted(self._told.items(), key=lambda item: item[1].told_s)[-TOLD_MAX:]
+            self._told = dict(latest)
 
     async def ask(self) -> Mapping[str, str]:
         """Ask a name server; return its list, and what was listed or stored before it.
@@ -67,8 +75,8 @@ class BrokerAddresses:
                 self._listed = frozenset(listed)
                 self.note(listed)
         limit_s = (self._answered_s or 0.0) - KEPT_S
-        told = {name: one.address for name, one in self._told.items() if one.told_s >= limit_s}
-        return stored | told | near
+        self._told = {name: one for name, one in self._told.items() if one.told_s >= limit_s}
+        return stored | {name: one.address for name, one in self._told.items()} | near
 
     async def are_listed(self) -> bool:
         """Return whether a name server lists all brokers that are known: one that has just started
@@ -87,13 +95,16 @@ class BrokerAddresses:
         for server in self._name_servers:
             try:
                 answer = await self._client.call(server, frame, timeout_s)
-                table = ClusterInfo.decode(answer.body).broker_addr_table
+                return await read_answer(len(answer.body), partial(_masters, answer.body))
             except (LanemqError, RemoteProtocolError) as error:
                 LOGGER.info("name server %s does not tell the brokers: %s", server, error)
                 continue
-            return {
-                name: broker.broker_addrs[MASTER_ID]
-                for name, broker in table.items()
-                if MASTER_ID in broker.broker_addrs
-            }
         return None
+
+
+def _masters(body: bytes) -> dict[str, str]:
+    return {
+        name: broker.broker_addrs[MASTER_ID]
+        for name, broker in ClusterInfo.decode(body).broker_addr_table.items()
+        if MASTER_ID in broker.broker_addrs
+    }

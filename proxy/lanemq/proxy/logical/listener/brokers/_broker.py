@@ -5,9 +5,9 @@ A listener asks every broker by ``SegmentBroker``; that of its own process is an
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol, final
 
-import trio
 from attrs import define
 
 from lanemq.sdk import BrokerUnreachable, LanemqError, RemotingClient
@@ -16,11 +16,14 @@ from lanemq.wire.frame import FLAG_ONEWAY, Frame
 
 from ....net._answers import Answer
 from ....net._session import Session
+from ....net._turns import read_answer
+from ....net.limits._quotas import HOST_SHARE, PeerQuota
 from ....sessions.values._shared import ANY_CODE
 from ._questions import AskedT, Question, ToldT
 
-LONG_ANSWER_BYTES: Final = 16 << 10
-"""An answer of more is read in a thread: each kilobyte takes up to a quarter of a millisecond."""
+ASKED_MAX: Final = 16_000
+"""Answers of one broker that all clients of a listener wait for: some less than the pulls that a
+broker parks for one peer."""
 
 
 class Unreachable(Refused):
@@ -68,19 +71,32 @@ class RemoteBroker:
     _client: RemotingClient
     _name: str
     _address: str | None
+    _asking: "Asking"
 
     async def call(
         self, question: Question[AskedT, ToldT], asked: AskedT, timeout_s: float
     ) -> ToldT:
         """Send the question as a request, and read its answer."""
         answer = await self._request(question.encode(asked), timeout_s)
-        if len(answer.body) < LONG_ANSWER_BYTES:
-            return answer_to(question, answer)
-        return await trio.to_thread.run_sync(answer_to, question, answer)
+        return await read_answer(len(answer.body), partial(answer_to, question, answer))
 
     async def ask(self, frame: Frame, session: Session, timeout_s: float) -> Frame:
-        """Send the request as it is."""
-        return await self._request(frame, timeout_s)
+        """Send the request as it is.
+
+        Raises ``Refused`` (SYSTEM_BUSY) where clients at one address wait for too many answers.
+        """
+        places, host = self._asking.places(self._name), session.peer.host
+        if not places.has_room(host):
+            remark = (
+                f"clients at {host} wait for {places.held_by(host)} answers of {self._name} by "
+                f"this listener, their share of the {ASKED_MAX} that there may be"
+            )
+            raise Refused(ResponseCode.SYSTEM_BUSY, remark)
+        places.take(host)
+        try:
+            return await self._request(frame, timeout_s)
+        finally:
+            places.give_back(host)
 
     async def _request(self, frame: Frame, timeout_s: float) -> Frame:
         if self._address is None:
@@ -97,9 +113,31 @@ class RemoteBroker:
             raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, remark) from error
 
 
+@final
+class Asking:
+    """The requests of clients that other brokers have yet to answer.
+
+    Such a broker has all of them from one peer, the listener, and a share for it: so the clients
+    at one address get a share of that.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, PeerQuota[str]] = {}
+
+    def places(self, broker: str) -> PeerQuota[str]:
+        """Return the places at a broker, by the addresses of clients."""
+        places = self._places.get(broker)
+        if places is None:
+            places = self._places[broker] = PeerQuota(ASKED_MAX, share=HOST_SHARE)
+        return places
+
+
 def over_links(client: RemotingClient) -> Reach:
     """Reach brokers over the links of a client."""
-    return lambda name, address: RemoteBroker(client=client, name=name, address=address)
+    asking = Asking()
+    return lambda name, address: RemoteBroker(
+        client=client, name=name, address=address, asking=asking
+    )
 
 
 def answer_to(question: Question[AskedT, ToldT], answer: Frame) -> ToldT:

@@ -2,13 +2,15 @@
 
 from typing import Final, final
 
-from attrs import define
+import trio
+from attrs import define, field
 
 from lanemq.wire.frame import Frame
 
 from ....net._answers import Answer
 from ....net._session import Session
 from ._broker import Reach, SegmentBroker
+from ._lent import LentLocks
 from ._own import OwnBroker
 from ._questions import AskedT, Question, ToldT
 
@@ -24,6 +26,8 @@ class Brokers:
     _reach: Reach
     own: OwnBroker | None
     """The broker of this process, where it has one."""
+    lent: LentLocks = field(factory=lambda: LentLocks(trio.current_time), init=False)
+    """The locks of the listener's clients at other brokers."""
 
     def quick(self, broker_name: str) -> OwnBroker | None:
         """Return the broker if it can be asked without a link; None for any other."""

@@ -56,7 +56,11 @@ class OwnPulls(Protocol):
 
 
 class OwnSends(Protocol):
-    """The sends that store messages at the broker."""
+    """The sends that store messages at the broker, of senders that were checked."""
+
+    @property
+    def checked(self) -> Mapping[int, Callable[[Frame, Session], Answer | Awaitable[Answer]]]:
+        """Request code -> the handler of its sends."""
 
     @property
     def quick(self) -> Mapping[int, QuickSend]:
@@ -80,6 +84,8 @@ class OwnBroker:
     """The handlers of its port, for requests that pass through."""
     answers: OwnAnswers
     pulls: OwnPulls
+    send_back: Callable[[Frame], Answer | Awaitable[Answer]]
+    """Sends a message back for a client that may read it."""
     sends: OwnSends
     commit_all: Callable[[], Awaitable[None]]
     """Commits what handlers have stored outside of a read of a connection."""
@@ -102,14 +108,17 @@ class OwnBroker:
 
     def answer(self, frame: Frame, session: Session) -> Answer | Awaitable[Answer]:
         """Forward a request that a client's read commits; its answer is there at once, unless it
-        has to wait.
+        has to wait. The listener has checked the client's rights, by its own request: of one that
+        was written again nobody can say who signed it.
 
         A parked pull ends with the client's session. A stored message is committed with the read
         that it is called in, as always. Raises what a handler raises.
         """
         if frame.code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
             return self.pulls.direct(read_pull_request(frame), session)
-        handler = self.handlers.table.get(frame.code)
+        if frame.code == RequestCode.CONSUMER_SEND_MSG_BACK:
+            return self.send_back(frame)
+        handler = self.sends.checked.get(frame.code) or self.handlers.table.get(frame.code)
         if handler is None:
             return unsupported(frame)
         answer = handler(frame, session)

@@ -18,6 +18,7 @@ from lanemq.wire.headers import (
 )
 
 from ....net._session import Session
+from ....sessions.state._locks import Asker
 from ....sessions.values._framed import (
     EarliestTime,
     GroupOffset,
@@ -49,14 +50,14 @@ class View(Protocol):
 class OwnAnswers:
     """The typed handlers of the broker. They raise ``Refused``."""
 
-    group_offset: Callable[[QueryConsumerOffset], GroupOffset]
+    group_offset: Callable[[QueryConsumerOffset], GroupOffset | Awaitable[GroupOffset]]
     commit: Callable[[UpdateConsumerOffset], Done]
     max_offset: Callable[[GetMaxOffset], QueueOffset]
     min_offset: Callable[[GetMinOffset], QueueOffset]
     offset_at: Callable[[SearchOffset], QueueOffset]
     earliest_time: Callable[[GetEarliestMsgStoretime], EarliestTime]
     topic_stats: Callable[[GetTopicStatsInfo], Awaitable[TopicStats]]
-    lock: Callable[[LockBatch], Awaitable[Locked]]
-    unlock: Callable[[LockBatch], Unlocked]
+    lock: Callable[[LockBatch, Session, Asker], Awaitable[Locked]]
+    unlock: Callable[[LockBatch, Asker], Unlocked]
     view: View
     by_key: ByKey

@@ -24,9 +24,10 @@ from lanemq.wire.headers import (
     UpdateConsumerOffset,
     ViewMessage,
 )
-from lanemq.wire.logical import LOCK_FIELD
+from lanemq.wire.logical import ACCOUNT_FIELD, LOCK_FIELD
 
 from ....net._session import Session
+from ....sessions.state._locks import Asker
 from ....sessions.values._framed import (
     EarliestTime,
     GroupOffset,
@@ -74,13 +75,25 @@ class Search(NamedTuple):
     """The client's connection."""
 
 
+class Locking(NamedTuple):
+    """A client's request for the locks of queues."""
+
+    batch: LockBatch
+    session: Session
+    """The client's connection."""
+    asker: Asker
+
+
 def _of(code: int) -> Callable[[Header], Frame]:
     """Make the encoder of questions that are a header."""
     return lambda header: request(code, header.to_fields())
 
 
-def _about_locks(code: int, asked: LockBatch) -> Frame:
-    return request(code, {LOCK_FIELD: "true"}, asked.encode())
+def _about_locks(code: int, asked: Locking) -> Frame:
+    fields, asker = {LOCK_FIELD: "true"}, asked.asker
+    if asker.is_limited and asker.name is not None:
+        fields[ACCOUNT_FIELD] = asker.name  # the broker that is asked sees this one's account
+    return request(code, fields, asked.batch.encode())
 
 
 GROUP_OFFSET: Final = Question[QueryConsumerOffset, GroupOffset](
@@ -110,11 +123,13 @@ EARLIEST_TIME: Final = Question[GetEarliestMsgStoretime, EarliestTime](
 TOPIC_STATS: Final = Question[GetTopicStatsInfo, TopicStats](
     lambda own, asked: own.topic_stats(asked), _of(Code.GET_TOPIC_STATS_INFO), TopicStats.read
 )
-LOCK: Final = Question[LockBatch, Locked](
-    lambda own, asked: own.lock(asked), partial(_about_locks, Code.LOCK_BATCH_MQ), Locked.read
+LOCK: Final = Question[Locking, Locked](
+    lambda own, asked: own.lock(asked.batch, asked.session, asked.asker),
+    partial(_about_locks, Code.LOCK_BATCH_MQ),
+    Locked.read,
 )
-UNLOCK: Final = Question[LockBatch, Unlocked](
-    lambda own, asked: own.unlock(asked),
+UNLOCK: Final = Question[Locking, Unlocked](
+    lambda own, asked: own.unlock(asked.batch, asked.asker),
     partial(_about_locks, Code.UNLOCK_BATCH_MQ),
     Unlocked.read,
 )

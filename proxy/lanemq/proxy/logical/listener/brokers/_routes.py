@@ -8,21 +8,27 @@ confirmed by the brokers: it may have just started.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from typing import Final, final
 
 import trio
 
 from lanemq.local import get_logger
 from lanemq.sdk import LanemqError, RemotingClient
-from lanemq.wire import RemoteProtocolError, RequestCode, ResponseCode
-from lanemq.wire.frame import request
+from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode
+from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import GetRouteInfo
 from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, Chain, LogicalQueues, RecentRedirects, Redirect
 
+from ....net._loop_watch import asking_host
+from ....net._turns import read_answer
+from ....net.limits._names import is_name_too_long
+from ....net.limits._rotation import Owner, Rotation
 from ._accounts import BrokerAccounts, OwnAccount, told_by_brokers
 from ._addresses import BrokerAddresses
-from ._views import TopicView, missing_in, read_view
+from ._known import Known, KnownTopics
+from ._views import SEGMENT_BYTES, TopicView, addresses_in, missing_in, read_view
 
 LOGGER = get_logger("lanemq.proxy.logical.listener", by_peers=True)
 
@@ -34,29 +40,13 @@ ASK_S: Final = 3.0
 PATIENCE_S: Final = 0.5
 """Seconds for which a request waits for a newer view if there is one already: an answer of a name
 server takes less, and one that does not answer holds nothing up."""
-AT_ONCE: Final = 64
-"""Most topics that are asked for at once."""
-TOPICS_MAX: Final = 100_000
-"""Most topics remembered; beyond it all are forgotten. Only a broken peer asks for so many."""
+
+BUSY: Final = (
+    "the routes of too many topics are asked for by clients at {}: name servers do not answer, or "
+    "not as fast; try again in a moment"
+)
 
 _ANSWERS: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST})
-
-
-@dataclass(slots=True)
-class _Known:
-    view: TopicView | None
-    asked_s: float
-    had_use: bool
-    """True if the last question brought anything new, or redirects have since."""
-    is_told: bool
-    """True if a name server told the view, but for the queues in ``redirected``."""
-    redirected: set[int]
-    """Logical queues that redirects have changed in the view."""
-    redirects: RecentRedirects
-    brokers: int
-    """The view's, or those of the last one where name servers do not know the topic now."""
-    is_answered: bool
-    """True if a name server answered the last question."""
 
 
 @final
@@ -68,20 +58,21 @@ class LogicalRoutes:
     ) -> None:
         self._client = client
         self._name_servers = list(name_servers)
-        self._known: dict[str, _Known] = {}
+        self._known = KnownTopics()
         self._accounts = BrokerAccounts(client=client, own=own)
         self._addresses = BrokerAddresses(client, name_servers, own)
-        self._asking: dict[str, trio.Event] = {}
-        self._to_ask, self._asked = trio.open_memory_channel[str](math.inf)
+        self._asking: dict[str, tuple[Owner, trio.Event]] = {}
+        self._waiting = Rotation[str]()
 
     async def run(self) -> None:
         """Ask for the routes that others wait for, until cancelled."""
-        limit = trio.CapacityLimiter(AT_ONCE)
-        for topic in self._asking:  # of a run that has failed
-            self._to_ask.send_nowait(topic)
+        self._waiting = Rotation[str]()
+        for topic, (owner, _) in self._asking.items():  # of a run that has failed, or not begun
+            self._waiting.put(owner, topic)
         async with trio.open_nursery() as nursery:
-            async for topic in self._asked:
-                nursery.start_soon(self._look_up, topic, limit)
+            while True:
+                owner, topic = await self._waiting.take()
+                nursery.start_soon(self._look_up, owner, topic)
 
     def get(self, topic: str) -> TopicView | None:
         """Return the known view; None for a topic that has no logical queues, or is unknown."""
@@ -120,7 +111,7 @@ class LogicalRoutes:
         """Make what this process's broker has on its disk the first view of a topic."""
         view = self._accounts.with_own(topic, None) if topic not in self._known else None
         if view is not None:
-            self._known[topic] = _Known(
+            own = Known(
                 view,
                 -math.inf,
                 had_use=True,
@@ -130,10 +121,18 @@ class LogicalRoutes:
                 brokers=view.brokers,
                 is_answered=False,
             )
+            self._known.put(topic, own)
 
     async def refresh(self, topic: str) -> TopicView | None:
-        """Ask now, unless that has just failed. Without an answer, nothing changes."""
-        done = self._asking.get(topic)
+        """Ask now, unless that has just failed. Without an answer, nothing changes.
+
+        Raises ``Refused`` (SYSTEM_BUSY) for a topic of which nothing is known, where the address
+        that asks waits for as many as it may.
+        """
+        if is_name_too_long(topic):  # no broker has it, and names of any length would be kept
+            await trio.lowlevel.checkpoint()
+            return None
+        _, done = self._asking.get(topic, (None, None))
         if done is None:
             known = self._known.get(topic)
             now_s = trio.current_time()
@@ -141,27 +140,32 @@ class LogicalRoutes:
                 await trio.lowlevel.checkpoint()
                 return known.view
             # Not by this task: it may be given up, and others wait for the answer then.
-            done = self._asking[topic] = trio.Event()
-            self._to_ask.send_nowait(topic)
+            owner, done = asking_host(), trio.Event()
+            if not self._waiting.has_room(owner):
+                await trio.lowlevel.checkpoint()
+                if known is None or known.view is None:
+                    raise Refused(ResponseCode.SYSTEM_BUSY, BUSY.format(owner))
+                return known.view
+            self._asking[topic] = owner, done
+            self._waiting.put(owner, topic)
         await done.wait()
         return self.get(topic)
 
-    async def _look_up(self, topic: str, limit: trio.CapacityLimiter) -> None:
-        done = self._asking[topic]
-        async with limit:
-            known = await self._asked_for(topic)
-        if len(self._known) >= TOPICS_MAX:
-            self._known.clear()
-        self._known[topic] = known
-        del self._asking[topic]
+    async def _look_up(self, owner: Owner, topic: str) -> None:
+        known = await self._asked_for(topic)
+        self._waiting.done(owner)
+        self._known.put(topic, known)
+        _, done = self._asking.pop(topic)
         done.set()
 
-    async def _asked_for(self, topic: str) -> _Known:
+    async def _asked_for(self, topic: str) -> Known:
         """Ask name servers for a topic, and brokers for what these do not list."""
         known = self._known.get(topic)
         before = known.view if known is not None else None
         brokers = known.brokers if known is not None else self._accounts.brokers_of(topic)
-        expected = self._accounts.with_own(topic, before)
+        asked_with, size_bytes = before, 0 if before is None else before.size_bytes
+        with_own = partial(self._accounts.with_own, topic, before)
+        expected = await read_answer(size_bytes, with_own)
         told, is_answered = await self._ask(topic, expected, brokers)
         view, redirected = None, set[int]()
         if is_answered:
@@ -170,12 +174,14 @@ class LogicalRoutes:
         before = known.view if known is not None else None
         redirects = known.redirects if known is not None else RecentRedirects()
         if not is_answered:
-            view = self._accounts.with_own(topic, before)
+            # Mostly it is what was known before. No redirect may come in between.
+            is_known = before is asked_with
+            view = expected if is_known else self._accounts.with_own(topic, before)
         elif view is not None:
             for redirect in redirects.unheard(view.queues, trio.current_time()):
                 view = view.with_redirect(redirect)
                 redirected.add(redirect.current.logical_index)
-        return _Known(
+        return Known(
             view,
             trio.current_time(),
             had_use=view != before,
@@ -194,31 +200,36 @@ class LogicalRoutes:
 
         Without a view the brokers' own accounts are the view.
         """
-        missing = missing_in(told, known)
+        size_bytes = sum(view.size_bytes for view in (told, known) if view is not None)
+        missing = await read_answer(size_bytes, partial(missing_in, told, known))
         if told is not None and not missing:
             closed = self._accounts.closed(topic, known, told, {}, trio.current_time())
             return told.with_segments(*closed), {segment.logical_index for segment in closed}
         addresses: dict[str, str | None] = {}
         if known is not None:
-            addresses |= {s.broker_name: known.address(s.broker_name) for s in missing}
+            addresses |= addresses_in(known, missing)
         if told is None and not missing:
             addresses |= await self._addresses.ask()
         accounts = await self._accounts.ask(topic, addresses)
+        size_bytes += sum(SEGMENT_BYTES * len(account) for account in accounts.values())
         now_s = trio.current_time()
-        kept = self._accounts.kept(topic, missing, accounts, now_s)
-        if told is None:
-            kept += told_by_brokers(accounts)
-            if not kept:
-                return None, set()
-            told = TopicView(LogicalQueues(), {}, brokers)
-        told_by_others = {name: address for name, address in addresses.items() if address}
-        known_addresses = known.addresses if known is not None else {}
-        view = TopicView(
-            told.queues, {**told_by_others, **known_addresses, **told.addresses}, told.brokers
-        )
-        view = view.with_segments(*kept)
-        kept += self._accounts.closed(topic, known, view, accounts, now_s)
-        return view.with_segments(*kept), {segment.logical_index for segment in kept}
+
+        def completed() -> tuple[TopicView | None, set[int]]:
+            kept = self._accounts.kept(topic, missing, accounts, now_s)
+            if told is None:
+                kept += told_by_brokers(accounts)
+                if not kept:
+                    return None, set()
+            view = told or TopicView(LogicalQueues(), {}, brokers)
+            told_by_others = {name: address for name, address in addresses.items() if address}
+            known_addresses = known.addresses if known is not None else {}
+            view = replace(view, addresses=told_by_others | {**known_addresses, **view.addresses})
+            view = view.with_segments(*kept)
+            kept += self._accounts.closed(topic, known, view, accounts, now_s)
+            return view.with_segments(*kept), {segment.logical_index for segment in kept}
+
+        # One topic is asked for once at a time, so nobody else changes what is noted of it.
+        return await read_answer(size_bytes, completed)
 
     async def confirm(self, topic: str, index: int) -> bool:
         """Return whether a logical queue is as a name server told it a moment ago; ask if it is
@@ -254,7 +265,8 @@ class LogicalRoutes:
         for server in tuple(self._name_servers):
             try:
                 answer = await self._client.call(server, frame, ASK_S, accept=_ANSWERS)
-                view = read_view(answer, brokers=brokers)
+                read = partial(_read, answer, expected, brokers)
+                view, lacks = await read_answer(len(answer.body), read)
             except (LanemqError, RemoteProtocolError) as error:
                 LOGGER.info(
                     "name server %s does not tell the route of %s: %s", server, topic, error
@@ -264,7 +276,6 @@ class LogicalRoutes:
             if view is None:
                 continue
             self._addresses.note(view.addresses)
-            lacks = len(missing_in(view, expected))
             if lacks < lacking:
                 best, lacking = view, lacks
             if not lacks:  # the one that knows the most is asked first from now on
@@ -287,3 +298,9 @@ class LogicalRoutes:
             if view != known.view:
                 known.view, known.had_use = view, True
                 known.redirected.add(redirect.current.logical_index)
+
+
+def _read(answer: Frame, expected: TopicView | None, brokers: int) -> tuple[TopicView | None, int]:
+    """Read a name server's view; also return how many segments that are expected it lacks."""
+    view = read_view(answer, brokers=brokers)
+    return view, len(missing_in(view, expected))

@@ -1,8 +1,8 @@
 """The listener's view of a topic: its logical queues, and the addresses of their brokers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Final, final
 
 from lanemq.wire import VIRTUAL_BROKERS_MAX, ResponseCode
 from lanemq.wire.bodies import MASTER_ID, RouteData
@@ -17,6 +17,9 @@ from lanemq.wire.logical import (
     SegmentState,
 )
 
+SEGMENT_BYTES: Final = 200
+"""Bytes of a segment in an answer, about."""
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,11 @@ class TopicView:
     """Broker name -> address of the master."""
     brokers: int = 1
     """Number of brokers at which older clients see the topic."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The length of an answer from which it would be read, about."""
+        return SEGMENT_BYTES * len(self.queues)
 
     def chain(self, index: int) -> Chain | None:
         """Return the segments of a logical queue; None for one that does not exist."""
@@ -49,6 +57,15 @@ class TopicView:
             hints = (s.broker_address for s in self.queues.segments if s.broker_name == broker_name)
             known = next(filter(None, hints), None)
         return known
+
+
+def addresses_in(view: TopicView, segments: Iterable[Segment]) -> dict[str, str | None]:
+    """Return the addresses of the brokers of segments, each as ``TopicView.address``."""
+    names = dict.fromkeys(segment.broker_name for segment in segments)
+    hints = {
+        s.broker_name: s.broker_address for s in view.queues.segments[::-1] if s.broker_address
+    }
+    return {name: view.addresses.get(name) or hints.get(name) for name in names}
 
 
 def read_view(answer: Frame, *, brokers: int = 1) -> TopicView | None:

@@ -26,6 +26,9 @@ from lanemq.wire.logical import (
     progress_topic,
 )
 
+from ....net._loop_watch import asking_host
+from ....net.limits._names import is_name_too_long
+from ....net.limits._owned_entries import OwnedEntries
 from ....sessions.values._framed import GroupOffset
 from ..brokers._broker import Unreachable
 from ..brokers._brokers import Brokers
@@ -34,8 +37,8 @@ from ..brokers._views import TopicView
 from ..port._queues import SeenQueues
 
 QUEUED_MAX: Final = 10_000
-"""Most commits without an answer that wait for their turn; beyond it the oldest for which
-nobody waits are dropped."""
+"""Most commits that wait for their turn, of which an address has a share; beyond it its oldest
+without an answer are dropped."""
 AT_ONCE: Final = 64
 """Most commits without an answer that are under way at once; others wait for one of these."""
 
@@ -50,7 +53,9 @@ class ListenerProgress:
 
     _brokers: Brokers
     _queues: SeenQueues
-    _soon: dict[Reader, CommitTo] = field(factory=dict, init=False)
+    _soon: OwnedEntries[Reader, CommitTo] = field(
+        factory=lambda: OwnedEntries(QUEUED_MAX, asking_host), init=False
+    )
     _turns: dict[Reader, trio.Lock] = field(factory=dict, init=False)
     """The commits under way: those of a group in a queue are written in the order in which they
     came, for a broker keeps the last one, however old it is."""
@@ -66,11 +71,12 @@ class ListenerProgress:
         if offset is None:
             return
         if end is not None:  # it has the offset before anybody waits, so no turn is needed
-            self._soon.pop(key, None)
+            self._soon.pop(key)
             asked = UpdateConsumerOffset(group, progress_topic(topic, end.delta), index, offset)
             await self._brokers.call(end.broker_name, None, COMMIT, asked)
             return
-        self._soon[key] = commit  # who asks may be gone before it has its turn
+        # Who asks may be gone before it has its turn.
+        self._soon.put(key, commit, spares=self._turns.__contains__)
         await self._write_pending(key)
 
     def _judged(self, key: Reader, commit: CommitTo) -> tuple[int | None, Segment | None]:
@@ -99,15 +105,16 @@ class ListenerProgress:
     async def _write_pending(self, key: Reader) -> None:
         """Write the last commit of a group in a queue in its turn, if it is not written by then."""
         async with self._turn(key) as turn:
-            commit = self._soon.pop(key, None)
+            commit = self._soon.pop(key)
             if commit is None:
                 return
             try:
                 await self._write(*key, commit)
             except BaseException as error:
                 # Another one waits to hear how it ends; of one that is cancelled nobody has.
-                if isinstance(error, trio.Cancelled) or turn.statistics().tasks_waiting:
-                    self._soon.setdefault(key, commit)
+                is_unheard = isinstance(error, trio.Cancelled) or turn.statistics().tasks_waiting
+                if is_unheard and key not in self._soon:
+                    self._soon.put(key, commit, spares=self._turns.__contains__)
                 raise
 
     @asynccontextmanager
@@ -170,14 +177,12 @@ class ListenerProgress:
             return
         own = self._brokers.quick(end.broker_name) if end is not None else None
         if end is not None and own is not None:
-            self._soon.pop(key, None)
+            self._soon.pop(key)
             own.commit_offset(group, progress_topic(topic, end.delta), index, offset)
             return
-        if key not in self._soon and len(self._soon) >= QUEUED_MAX:
-            oldest = next((key for key in self._soon if key not in self._turns), None)
-            self._soon.pop(oldest or next(iter(self._soon)))
-        self._soon[key] = commit
-        self._look_again()
+        if not is_name_too_long(group):  # no broker keeps it
+            self._soon.put(key, commit, spares=self._turns.__contains__)
+            self._look_again()
 
     async def run(self) -> None:
         """Write the commits of ``commit_soon``, until cancelled."""

@@ -10,7 +10,7 @@ from typing import Final, final
 from attrs import define
 
 from lanemq.wire.frame import Frame
-from lanemq.wire.logical import Chain, CommitTo, ReaderPositions
+from lanemq.wire.logical import READ_FIELD, Chain, CommitTo, Reached, ReaderPositions
 from lanemq.wire.message import is_stage_group
 
 from ....net._session import Session
@@ -65,14 +65,18 @@ class Readers:
     def commit_of(self, reader: Reader, offset: int, frame: Frame, session: Session) -> CommitTo:
         """Return a commit as it counts: none of a consumer in doubt does, it will commit again.
 
-        Those that know logical queues never read here, and know their places. Tools commit for
-        groups that they are not members of, and wait for the answer. What a staged consumer notes
-        of its stages is not a place in the queue.
+        Those that know logical queues never read here, and know their places. lanemq's own name the
+        segment that they read last: by their view of the queue it may not be known yet that the
+        queue went past it. Tools commit for groups that they are not members of, and wait for the
+        answer. What a staged consumer notes of its stages is not a place in the queue.
         """
         commit = CommitTo.of_reader(reader, offset, places_of(session))
         if commit.is_certain or not self._knows_its_place(reader[0], frame, session):
             return commit
-        return CommitTo(offset)
+        _, topic, index = reader
+        return CommitTo(
+            offset, Reached.named(topic, index, offset, frame.fields.get(READ_FIELD, ""))
+        )
 
     def _knows_its_place(self, group: str, frame: Frame, session: Session) -> bool:
         if knows_logical_queues(frame) or is_stage_group(group):

@@ -4,6 +4,7 @@ Source: RocketMQ 4.9.8, AdminBrokerProcessor.queryConsumeTimeSpan.
 """
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Final, final
 
 from attrs import define
@@ -13,7 +14,7 @@ from lanemq.wire.bodies import QueryConsumeTimeSpanBody, QueueTimeSpan
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import PullMessage, QueryConsumeTimeSpan
 from lanemq.wire.logical import READER_FIELD, SEGMENT_FIELD
-from lanemq.wire.message import decode_messages
+from lanemq.wire.message import iter_messages
 
 from ....net._dispatch import Handlers, typed
 from ....net._session import Session
@@ -100,11 +101,11 @@ class Spans:
             return UNKNOWN
         match answer:
             case Found(body) | Frame(code=ResponseCode.SUCCESS, body=body):
-                (message,) = decode_messages(body)
+                messages = tuple(islice(iter_messages(body), 2))  # however many there are
             case _:
                 return UNKNOWN
-        is_it = message.queue_offset == located.queue_offset
-        return message.store_timestamp_ms if is_it else UNKNOWN
+        is_it = [one.queue_offset for one in messages] == [located.queue_offset]
+        return messages[0].store_timestamp_ms if is_it else UNKNOWN
 
 
 def register(

@@ -16,11 +16,13 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import GetConsumeStats, GetTopicStatsInfo
 from lanemq.wire.logical import Chain
 
+from ....acl import UNLIMITED, reads_of
 from ....net._dispatch import Handlers, typed
 from ....net._session import Session
 from ....net._turns import LONG_PARTS, encode_beside, in_turns
 from ....sessions.state._clients import ClientRegistry
 from ....sessions.values._framed import TopicStats
+from ....sessions.values._rights import RightsOf
 from ..brokers._brokers import Brokers
 from ..brokers._questions import TOPIC_STATS
 from ..brokers._views import TopicView
@@ -40,6 +42,7 @@ class Stats:
     _offsets: Offsets
     _progress: ListenerProgress
     _queues: SeenQueues
+    _rights: RightsOf
 
     async def topic(
         self, header: GetTopicStatsInfo, frame: Frame, session: Session
@@ -75,13 +78,17 @@ class Stats:
         return times
 
     async def group(self, header: GetConsumeStats, frame: Frame, session: Session) -> Frame:
-        """Answer the progress of a group in a topic, or in all it subscribes to."""
+        """Answer the progress of a group in a topic, or in all it subscribes to that the sender may
+        read."""
         members = self._clients.consumer_group(header.consumer_group)
         topics = (
             [header.topic] if header.topic else sorted(members.subscriptions if members else ())
         )
         table: dict[MessageQueue, OffsetWrapper] = {}
-        for topic in topics:
+        rights = UNLIMITED if header.topic else self._rights(frame, session)
+        async for topic in in_turns(topics):
+            if not rights.may(reads_of(topic)):
+                continue
             view = await self._queues.routes.find(topic)
             if view is None:
                 continue
@@ -112,6 +119,7 @@ def register(
         offsets=offsets,
         progress=progress,
         queues=listener.queues,
+        rights=listener.host.rights,
     )
     handlers.add(RequestCode.GET_TOPIC_STATS_INFO, typed(GetTopicStatsInfo, stats.topic))
     handlers.add(RequestCode.GET_CONSUME_STATS, typed(GetConsumeStats, stats.group))

@@ -12,6 +12,7 @@ from ....net._dispatch import Handlers
 from ....net._server import Server
 from ....net._session import Session
 from ....sessions.state._clients import ClientRegistry
+from ....sessions.state._locks import Asker
 from ....sessions.state._stages import GroupStages
 from ....sessions.values._rights import RightsOf
 
@@ -30,13 +31,15 @@ class ListenerHost:
     """The name in logs."""
     handlers: Handlers
     """The handlers of requests about clients and groups."""
-    check_sender: Callable[[str, Frame, Session], None] | None
-    """Checks the properties of a message against its sender's rights; None without accounts."""
+    check_sender: Callable[[Frame, Session], None] | None
+    """Checks what a message touches against its sender's rights; None without accounts."""
     clients: ClientRegistry[Session]
     group: Callable[[str], SubscriptionGroupConfig | None]
     """Returns the settings of a group."""
     stages: GroupStages
     rights: RightsOf
+    lock_asker: Callable[[Frame, Session], Asker]
+    """Returns the account behind a request for locks."""
     now_ms: Callable[[], int]
     consume_directly: Callable[[str, RecordAt], Consume]
     """Makes the handler of request 309 at a port, of the port's broker name and its records."""

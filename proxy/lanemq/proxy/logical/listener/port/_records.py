@@ -1,20 +1,23 @@
 """Records of brokers, rewritten as clients of one port see them."""
 
+from functools import partial
 from typing import final
 
 from lanemq.wire import HostAddress
 from lanemq.wire.logical import LogicalQueues, Segment, segment_at
 from lanemq.wire.message import encode_offset_id
 
+from ....net._turns import Steps
 from ...rules._positions import broker_tag, tagged
-from ...rules._records import chosen_records, rewrite_records, shift_records
+from ...rules._records import chosen_records, in_pieces, rewrite_records, shift_records
 from ..brokers._views import TopicView
 from ._queues import SeenQueues
 
 
 @final
 class SeenRecords:
-    """The rewriting of records for one port."""
+    """The rewriting of records for one port: another broker may send very many, so it is done in
+    steps."""
 
     def __init__(self, *, address: HostAddress, queues: SeenQueues) -> None:
         self._address = address
@@ -35,16 +38,19 @@ class SeenRecords:
             store_host=self._packed,
         )
 
-    def before_end(self, records: bytes, segment: Segment) -> bytes:
-        """Return the records of a message queue that stand before the end of a segment on it."""
-        return bytes(chosen_records(records, lambda _, offset: segment.keeps(offset)))
+    def many_of(self, records: bytes, segment: Segment) -> Steps[bytes]:
+        """Do the same in steps."""
+        return in_pieces(records, lambda piece: self.records_of(piece, segment))
 
-    def seen_records(self, records: bytes, broker_name: str, view: TopicView) -> bytes | memoryview:
-        """Return the records in queues that clients see here; the first broker also has those in
-        none."""
+    def before_end(self, records: bytes, segment: Segment) -> Steps[bytes]:
+        """Return the records of a message queue that stand before the end of a segment on it."""
+        is_before = partial(chosen_records, is_chosen=lambda _, offset: segment.keeps(offset))
+        return in_pieces(records, is_before)
+
+    def seen_records(self, records: bytes, broker_name: str, view: TopicView) -> Steps[bytes]:
+        """Return the records in queues that clients see here, rewritten as by ``records_from``; the
+        first broker also has those in none."""
         brokers, number = self._queues.brokers_of(view), self._queues.number or 0
-        if brokers == 1:
-            return records
         by_queue = view.queues.by_queue(broker_name)
 
         def is_seen(queue_id: int, queue_offset: int) -> bool:
@@ -53,11 +59,13 @@ class SeenRecords:
                 return number == 0
             return segment.logical_index % brokers == number
 
-        return chosen_records(records, is_seen)
+        if brokers > 1:
+            records = yield from in_pieces(records, partial(chosen_records, is_chosen=is_seen))
+        return (yield from self.records_from(records, broker_name, view.queues))
 
     def records_from(
-        self, records: bytes | memoryview, broker_name: str, queues: LogicalQueues | None
-    ) -> bytes:
+        self, records: bytes, broker_name: str, queues: LogicalQueues | None
+    ) -> Steps[bytes]:
         """Rewrite records of any queues of a broker; outside of logical queues they keep their
         places."""
         by_queue = queues.by_queue(broker_name) if queues is not None else {}
@@ -68,9 +76,6 @@ class SeenRecords:
                 return queue_id, queue_offset
             return self._queues.queue_id_of(segment), segment.to_logical(queue_offset)
 
-        return rewrite_records(
-            records,
-            place=place,
-            tag=broker_tag(broker_name),
-            store_host=self._packed,
-        )
+        tag = broker_tag(broker_name)
+        rewritten = partial(rewrite_records, place=place, tag=tag, store_host=self._packed)
+        return in_pieces(records, rewritten)

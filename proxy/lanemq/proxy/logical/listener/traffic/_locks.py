@@ -5,7 +5,8 @@ listeners cannot lend one lock to two clients.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, final
 
 import trio
@@ -18,10 +19,12 @@ from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, logical_broker_number
 
 from ....net._dispatch import Handlers
 from ....net._session import Session
+from ....net.limits._names import check_name
+from ....sessions.state._locks import Asker
 from ....sessions.values._framed import Locked, Unlocked
 from ..brokers._broker import RefusedThere
 from ..brokers._brokers import Brokers
-from ..brokers._questions import LOCK, UNLOCK, Question
+from ..brokers._questions import LOCK, UNLOCK, Locking, Question
 from ..port._context import ListenerContext
 from ..port._queues import SeenQueues
 
@@ -32,7 +35,7 @@ PAUSE_S: Final = 0.2
 Named = Mapping[MessageQueue, MessageQueue]
 """Queues as a client names them -> as brokers do, by logical index."""
 
-AboutLocks = Question[LockBatch, Locked | Unlocked]
+AboutLocks = Question[Locking, Locked | Unlocked]
 
 
 @final
@@ -40,26 +43,39 @@ AboutLocks = Question[LockBatch, Locked | Unlocked]
 class Locks:
     """The handlers of one port."""
 
+    _asker: Callable[[Frame, Session], Asker]
     _brokers: Brokers
     _queues: SeenQueues
 
     async def lock(self, frame: Frame, session: Session) -> Locked:
         """Answer the queues that the client holds now, leaving out those whose broker does not
-        answer."""
-        held = await self._ask(LOCK, LockBatch.decode(frame.body))
-        return Locked(tuple(sorted(held)))
+        answer, and those beyond the share of its address."""
+        asked, host = LockBatch.decode(frame.body), session.peer.host
+        check_name("consumer group", asked.consumer_group)
+        named = await self._named(asked)
+        group = asked.consumer_group
+        left = {mine: theirs for mine, theirs in named.items() if self._takes(group, theirs, host)}
+        locking = Locking(asked, session, self._asker(frame, session))
+        return Locked(tuple(sorted(await self._ask(LOCK, locking, left))))
 
     async def unlock(self, frame: Frame, session: Session) -> Unlocked:
         """Release the client's own locks."""
-        await self._ask(UNLOCK, LockBatch.decode(frame.body))
+        asked = LockBatch.decode(frame.body)
+        named = await self._named(asked)
+        await self._ask(UNLOCK, Locking(asked, session, self._asker(frame, session)), named)
+        self._brokers.lent.give_back(asked.consumer_group, named.values(), session.peer.host)
         return Unlocked()
 
-    async def _ask(self, question: AboutLocks, body: LockBatch) -> set[MessageQueue]:
+    def _takes(self, group: str, queue: MessageQueue, host: str) -> bool:
+        keeper = self._keeper(queue)
+        is_own = keeper is not None and self._brokers.quick(keeper) is not None
+        return is_own or self._brokers.lent.take(group, queue, host)  # the own one sees who asks
+
+    async def _ask(self, question: AboutLocks, asked: Locking, left: Named) -> set[MessageQueue]:
         """Ask the brokers to lock or unlock; returns the queues that the client holds now."""
-        left = await self._named(body)
         held: set[MessageQueue] = set()
         for _ in range(TRIES):
-            moved = await self._ask_all(question, body, left, held)
+            moved = await self._ask_all(question, asked, left, held)
             if not moved:
                 break
             await trio.sleep(PAUSE_S)
@@ -90,7 +106,7 @@ class Locks:
     async def _ask_all(
         self,
         question: AboutLocks,
-        body: LockBatch,
+        about: Locking,
         named: Named,
         held: set[MessageQueue],
     ) -> set[MessageQueue]:
@@ -106,7 +122,7 @@ class Locks:
                 by_keeper[keeper, queue.topic][theirs] = queue
 
         async def ask(keeper: str, topic: str, asked: dict[MessageQueue, MessageQueue]) -> None:
-            lock = LockBatch(body.consumer_group, body.client_id, tuple(asked))
+            lock = about._replace(batch=replace(about.batch, mq_set=tuple(asked)))
             try:
                 view = await self._queues.view(topic)
                 told = await self._brokers.call(keeper, view.address(keeper), question, lock)
@@ -128,6 +144,6 @@ class Locks:
 
 def register(handlers: Handlers, listener: ListenerContext) -> None:
     """Register requests 41 and 42."""
-    locks = Locks(brokers=listener.brokers, queues=listener.queues)
+    locks = Locks(asker=listener.host.lock_asker, brokers=listener.brokers, queues=listener.queues)
     handlers.add(RequestCode.LOCK_BATCH_MQ, locks.lock)
     handlers.add(RequestCode.UNLOCK_BATCH_MQ, locks.unlock)

@@ -20,11 +20,12 @@ from lanemq.wire.message import StoredMessage, decode_message
 from ....net._answers import Answer, passed_on
 from ....net._dispatch import Handlers, typed
 from ....net._session import Session
+from ....net._turns import step_by_step
 from ....sessions.values._framed import Queried
 from ....sessions.values._results import Viewed
 from ....sessions.values._rights import RightsOf
 from ....sessions.values._shared import NO_MESSAGE
-from ....sessions.values._touched import touched_by_reading, touched_by_record
+from ....sessions.values._touched import require_reading, require_reading_record
 from ...rules._positions import BrokerTags, untagged
 from ..brokers._broker import Unreachable
 from ..brokers._brokers import CALL_S, Brokers
@@ -63,7 +64,7 @@ class Messages:
     async def _seen(self, body: bytes, name: str) -> bytes:
         """Return a broker's record as clients see it."""
         view = await self._queues.routes.find(decode_message(body).topic)
-        return self._records.records_from(body, name, view and view.queues)
+        return await step_by_step(self._records.records_from(body, name, view and view.queues))
 
     async def _brokers_of(self, position: int) -> tuple[list[tuple[str, str | None]], int]:
         """Return the brokers, by name and address, that may have a position, and the place in their
@@ -109,9 +110,7 @@ class Messages:
         if record is None:
             remark = f"can not find message by the offset, {header.offset}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        rights = self._rights(frame, session)
-        if rights.are_limited:
-            rights.require(*touched_by_record(record))
+        require_reading_record(self._rights(frame, session), record)
         return Viewed(record)
 
     async def send_back(
@@ -140,7 +139,7 @@ class Messages:
                 if len(candidates) > 1 and not self._is_meant(header, name, message):
                     continue
                 # Another broker is asked in this one's name: it cannot check the client's rights.
-                rights.require(*touched_by_reading(message))
+                require_reading(rights, message)
             fields = ConsumerSendMsgBack.rewritten(frame.fields, offset=log_position)
             fields[ORIGIN_ID_FIELD] = self._records.offset_id(name, log_position)
             asked = replace(frame, fields=fields)
@@ -189,7 +188,7 @@ class Messages:
                 nursery.start_soon(ask, name)
         records = self._records
         found = [
-            records.records_from(records.seen_records(told.body, name, view), name, view.queues)
+            await step_by_step(records.seen_records(told.body, name, view))
             for name, told in sorted(answers.items())
             if told.body
         ]

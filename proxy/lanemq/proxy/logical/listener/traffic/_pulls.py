@@ -41,6 +41,7 @@ from lanemq.wire.logical.translate import Numbers
 from ....net._answers import Answer, Later, passed_on
 from ....net._dispatch import Handlers
 from ....net._session import Session
+from ....net._turns import Steps, all_steps, step_by_step
 from ....sessions.state._clients import ClientRegistry
 from ....sessions.state._hold import HOLD_MAX_S
 from ....sessions.values._pull_request import PullRequest, read_pull_request
@@ -117,13 +118,14 @@ class Pulls:
                 chain.min_offset,
                 segment.to_logical(got.max_offset),
             )
-            return self._found(b"".join(got.records), numbers, segment, single(got.records))
+            records = self._records.records_of(b"".join(got.records), segment)
+            return Found(records, numbers, single(got.records))
         answer = own.pulls.direct(placed(asked, located), session)
         if isinstance(answer, Awaitable):
             return Later(answer, self._pull(index, asked, frame, session, (chain, answer)))
         if is_redirect(answer):
             return self._pull(index, asked, frame, session, (chain, answer))
-        return self._seen(asked, answer, segment, chain, frame, session)
+        return all_steps(self._seen(asked, answer, segment, chain, frame, session))
 
     async def _find(self, topic: str, frame: Frame, session: Session) -> Seen:
         """Pull from a topic that is not known yet. Raises ``Refused`` where it is unknown."""
@@ -175,7 +177,8 @@ class Pulls:
             outcome: PullOutcome = end.value
         match outcome:
             case PullAsk(located, chain):
-                return self._seen(asked, answer, located.segment, chain, frame, session)
+                seen = self._seen(asked, answer, located.segment, chain, frame, session)
+                return await step_by_step(seen)
             case GoesOn(begin, chain):
                 return NotFound(*translate.passed_over(begin, offset, chain))
             case NothingYet(chain):
@@ -236,7 +239,7 @@ class Pulls:
         chain: Chain,
         frame: Frame,
         session: Session,
-    ) -> Seen:
+    ) -> Steps[Seen]:
         """Translate a broker's answer for the client of the listener."""
         body, remark = b"", answer.remark if isinstance(answer, NotFound | Frame) else None
         kept = answer.kept if isinstance(answer, Found) else None
@@ -252,20 +255,15 @@ class Pulls:
             case _:
                 raise AssertionError(f"{type(answer).__name__} is not an answer to a pull")
         if body and not segment.keeps(told.next_offset - 1):  # its broker has not heard of that yet
-            body, kept = self._records.before_end(body, segment), None
+            body, kept = (yield from self._records.before_end(body, segment)), None
             code = code if body else int(Code.PULL_RETRY_IMMEDIATELY)
         code, numbers = translate.pulled(code, told, segment, asked.offset)
         reader = asked.group, segment.topic, segment.logical_index
         places_of(session).note(reader, segment, numbers.next_offset)
         numbers = translate.in_chain(numbers, chain)
         if code == Code.SUCCESS:
-            return self._found(body, numbers, segment, kept)
+            return Found((yield from self._records.many_of(body, segment)), numbers, kept)
         return NotFound(Code(code), numbers, remark)
-
-    def _found(
-        self, records: bytes, numbers: Numbers, segment: Segment, kept: bytes | None
-    ) -> Found:
-        return Found(self._records.records_of(records, segment), numbers, kept)
 
 
 def register(handlers: Handlers, listener: ListenerContext, progress: ListenerProgress) -> None:

@@ -26,7 +26,7 @@ from ...rules._forwarding import (
     born_host_of,
     stored_offset,
 )
-from ...rules._positions import broker_tag, tagged
+from ...rules._positions import broker_tag, each_id, tagged
 from ..port._records import SeenRecords
 
 POSITION_DIGITS: Final = 16
@@ -67,7 +67,7 @@ def seen(asked: Frame, answer: Answer, segment: Segment, records: SeenRecords) -
         offset = translate.stored_at(segment, stored_offset(fields))
         fields |= {SENT_QUEUE_ID: str(queue_id), SENT_QUEUE_OFFSET: str(offset)}
     if ids := fields.get(SENT_IDS):
-        fields[SENT_IDS] = ",".join(_tagged(one, segment, records) for one in ids.split(","))
+        fields[SENT_IDS] = each_id(ids, lambda one: _tagged(one, segment, records))
     return asked.reply(answer.code, fields, answer.body, answer.remark)
 
 

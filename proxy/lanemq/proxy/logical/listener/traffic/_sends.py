@@ -43,8 +43,9 @@ from ...rules._mapping import TopicMapping
 from ...rules._positions import broker_tag, tagged
 from ..brokers._broker import Unreachable
 from ..brokers._brokers import Brokers
+from ..brokers._known import TOPICS_MAX
 from ..brokers._own import OwnBroker
-from ..brokers._routes import TOPICS_MAX, LogicalRoutes
+from ..brokers._routes import LogicalRoutes
 from ..brokers._views import TopicView
 from ..port._context import ListenerContext
 from ..port._queues import SeenQueues
@@ -71,7 +72,7 @@ class Sends:
 
     _address: HostAddress
     _brokers: Brokers
-    _check: Callable[[str, Frame, Session], None] | None
+    _check: Callable[[Frame, Session], None] | None
     _queues: SeenQueues
     _records: SeenRecords
     _routes: LogicalRoutes
@@ -86,11 +87,11 @@ class Sends:
         """Make the handler of a listener all whose brokers are remote."""
         pass_on, check = self._pass_on, self._check
         names = SEND_NAMES[code]
-        topic_field, id_field, properties_field = names.topic, names.queue_id, names.properties
+        topic_field, id_field = names.topic, names.queue_id
 
         def send(frame: Frame, session: Session) -> Seen | Awaitable[Seen]:
             if check is not None:
-                check(frame.fields.get(properties_field, ""), frame, session)
+                check(frame, session)
             topic, queue_id = frame.fields[topic_field], int(frame.fields[id_field])
             return pass_on(topic, queue_id, frame, session)
 
@@ -103,13 +104,13 @@ class Sends:
         pass_on, open_end, count_failed = self._pass_on, self._open_end, own.count_failed
         append, flushed, mappings = own.sends.quick[code], own.sends.flushed, own.mappings
         names = SEND_NAMES[code]
-        topic_field, id_field, properties_field = names.topic, names.queue_id, names.properties
+        topic_field, id_field = names.topic, names.queue_id
         tag, check = broker_tag(own.name), self._check
 
         def send(frame: Frame, session: Session) -> Seen | Awaitable[Seen]:
             try:
                 if check is not None:  # other brokers are asked in this one's name
-                    check(frame.fields.get(properties_field, ""), frame, session)
+                    check(frame, session)
                 topic, queue_id = frame.fields[topic_field], int(frame.fields[id_field])
                 segment, stored = open_end(mappings, topic, queue_id), None
                 if segment is not None:

@@ -10,19 +10,20 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 import msgspec
 import trio
 
 from lanemq.local import print_block, print_json, print_line
-from lanemq.local.cli import CommandFailed
+from lanemq.local.cli import CommandFailed, advised
 from lanemq.wire import ProtocolError, fastjson
 
 from ...._errors import BrokerUnreachable, InvalidName, LanemqError, NoRoute, RequestTimedOut
 from ...._values import shown, utf8_bytes
 from ..._client import AdminClient, open_admin
+from ..._dead_letters import DeadLettersUnreadable
 from ._access import (
     NO_NAME_SERVERS,
     Access,
@@ -33,6 +34,12 @@ from ._access import (
 )
 from ._seconds import Seconds
 
+ADVICE: Final = {
+    NoRoute: "`lanemq admin topicList` shows the topics there are, `lanemq admin updateTopic` makes"
+    " one",
+    RequestTimedOut: "--timeout allows it more time",
+    DeadLettersUnreadable: "`lanemq admin updateTopic -t '{topic}' -p 6` does",
+}
 # Names that were announced for a command before it came out under another.
 OTHER_NAMES = {"diffconsumequeue": "checkRocksdbCqWriteProgress"}
 Body = Callable[..., Awaitable[object]]
@@ -192,17 +199,10 @@ def run(body: Body, options: dict[str, Any], *, connects_itself: bool = False) -
         running = partial(_run, body, output, opener, options)
     try:
         value = trio.run(running)
-    except NoRoute as error:
-        fail(
-            f"topic {error.topic!r}: {error.reason}; `lanemq admin topicList` shows the topics "
-            "there are, `lanemq admin updateTopic` makes one"
-        )
     except BrokerUnreachable as error:
         fail(f"cannot reach {error.address}: {error.reason}; is it running, is the address right?")
-    except RequestTimedOut as error:
-        fail(f"{error}; --timeout allows it more time")
     except (LanemqError, ProtocolError) as error:
-        fail(str(error))
+        fail(advised(error, ADVICE))
     except KeyboardInterrupt:
         sys.exit(os.EX_OK)  # clusterList -i runs until the user stops it
     output.value(value)

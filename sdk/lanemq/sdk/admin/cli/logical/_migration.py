@@ -11,6 +11,7 @@ from ...logical._migration_steps import Migrated
 from ...requests._servers import masters_by_name
 from ..command._command import Output, command, fail
 from ._chains import write_chains
+from ._proxy_moves import abort_at_proxy, move_at_proxy
 
 TOPIC = click.option("-t", "--topic", required=True, help="Topic name.")
 INDEX = click.option(
@@ -45,9 +46,17 @@ async def migrate_queue(
     force_delta: int | None,
     source_is_gone: bool,
 ) -> object:
-    """Have a logical queue continue at another broker. Nothing is copied; readers follow."""
+    """Have a logical queue continue at another broker. Nothing is copied; readers follow.
+
+    At a proxy with --moves, the queue with this place in the list that clients see.
+    """
     if source_is_gone and force_delta is None:
         fail("--sourceIsGone goes with -fd, the offset to go on from")
+    moved = await move_at_proxy(admin, topic, index, broker.strip(), report=out.line)
+    if moved is not None:
+        if force_delta is not None:
+            fail("a proxy has no -fd: the broker that a queue leaves has to be there")
+        return moved
     done = await migrate(
         admin,
         topic,
@@ -73,6 +82,9 @@ async def resume_migration(admin: AdminClient, out: Output, *, topic: str, index
 @INDEX
 async def abort_migration(admin: AdminClient, out: Output, *, topic: str, index: int) -> object:
     """Call off a migration whose destination has no messages yet."""
+    aborted = await abort_at_proxy(admin, topic, index, report=out.line)
+    if aborted is not None:
+        return aborted
     return _shown(out, await abort(admin, topic, index, report=out.line))
 
 

@@ -1,6 +1,6 @@
 """The commands drainBroker, forgetBroker and balanceLogicalQueues, which only lanemq has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import click
 import trio
@@ -13,10 +13,11 @@ from ..._client import AdminClient
 from ..._logical_progress import carry_progress
 from ..._remains import Remainder, remainders
 from ...logical._migration import migrate
-from ...logical._spread import Move, plan_balance, plan_drain, remains_at
+from ...logical._spread import Move, balance_moves, plan_balance, plan_drain, remains_at
 from ...logical._survey import ClusterSurvey, survey_all
 from ..command._command import Output, command, fail
 from ..command._text import moment_in_seconds
+from ._proxy_drain import ProxyCluster, drain_behind, find_proxy
 
 CLUSTER = click.option("-c", "--clusterName", "cluster", help="This cluster only.")
 HOUR_MS = 3_600_000
@@ -36,6 +37,9 @@ async def drain_broker(
 ) -> object:
     """Move every logical queue away from a broker, and tell when it can be switched off."""
     broker = broker.strip()
+    proxy = await find_proxy(admin)
+    if proxy is not None:
+        return await _drain_behind(proxy, out, broker, is_dry=dry_run)
     found = await survey_all(admin, cluster=cluster)
     if broker not in found.brokers:
         why = found.away.get(broker, f"the masters that answer are: {_names(found)}")
@@ -75,6 +79,9 @@ async def balance_logical_queues(
     admin: AdminClient, out: Output, *, cluster: str | None, topics: Sequence[str], applies: bool
 ) -> object:
     """Spread the queues that take messages evenly over all brokers."""
+    proxy = await find_proxy(admin)
+    if proxy is not None:
+        return await _balance_behind(proxy, out, topics or await admin.topics(), applies=applies)
     found = await survey_all(admin, cluster=cluster)
     if found.away:
         silent = ", ".join(sorted(found.away))
@@ -101,8 +108,15 @@ async def balance_logical_queues(
 @command("forgetBroker")
 @click.option("-b", "--brokerName", "broker", required=True, help="Name of a broker that is gone.")
 async def forget_broker(admin: AdminClient, out: Output, *, broker: str) -> object:
-    """Have name servers forget a broker's part of logical queues: it will not come back."""
+    """Have name servers forget a broker's part of logical queues: it will not come back.
+
+    At a proxy with --moves, after drainBroker: readers go on behind what only it had.
+    """
     broker = broker.strip()
+    if await find_proxy(admin) is not None:
+        await admin.drain_at_proxy(admin.name_servers[0], broker, forget=True)
+        out.line(f"{broker} is forgotten: readers go on behind what was on it")
+        return {"broker": broker}
     if broker in (await admin.cluster()).broker_addr_table:
         fail(f"broker {broker!r} is registered: `drainBroker -b {broker}`, and switch it off first")
     try:
@@ -113,6 +127,40 @@ async def forget_broker(admin: AdminClient, out: Output, *, broker: str) -> obje
         fail(f"no name server knows a broker {broker!r}, so nothing was forgotten")
     out.line(f"{broker} is forgotten: queues are shown without what was on it")
     return {"broker": broker}
+
+
+async def _drain_behind(proxy: ProxyCluster, out: Output, broker: str, *, is_dry: bool) -> object:
+    if broker not in proxy.brokers and not await proxy.has_entry(broker):
+        fail(f"broker {broker!r} not found: the masters are {', '.join(proxy.brokers) or 'none'}")
+    try:
+        moves = await proxy.plan_drain(broker)
+    except ValueError as error:
+        fail(str(error))
+    if is_dry:
+        _write_plan(out, moves)
+        return {"moves": _values(moves), "unmovable": dict(proxy.unmovable)}
+    failures, verdict = await drain_behind(proxy, out, broker, moves)
+    for line in verdict:
+        out.line(line)
+    if failures:
+        fail(f"{len(failures)} of {len(moves)} logical queues stay at {broker}: call it again")
+    return {"moves": _values(moves), "verdict": verdict}
+
+
+async def _balance_behind(
+    proxy: ProxyCluster, out: Output, topics: Collection[str], *, applies: bool
+) -> object:
+    written = await proxy.written(topics)
+    moves = [*proxy.begun, *balance_moves(written, await proxy.destinations())]
+    if not applies:
+        _write_plan(out, moves)
+        if moves:
+            out.line(f"{len(moves)} migrations would do it; --apply makes them")
+    elif failures := await proxy.move(out, moves):
+        fail(f"{len(failures)} of {len(moves)} migrations failed: call it again")
+    elif not moves:
+        out.line("the logical queues are evenly spread already")
+    return {"moves": _values(moves)}
 
 
 def _names(found: ClusterSurvey) -> str:

@@ -1,0 +1,45 @@
+"""The limits of a heartbeat: lengths of names, and numbers of groups and subscriptions."""
+
+from typing import Final
+
+from lanemq.wire import Refused, ResponseCode
+from lanemq.wire.bodies import HeartbeatData
+
+from ...net.limits._names import check_name
+
+GROUPS_MAX: Final = 1500
+"""Most groups that one connection may be in: they come in one heartbeat, and end together."""
+SUBSCRIPTIONS_MAX: Final = 2000
+"""Most subscriptions in one heartbeat."""
+
+
+def check_names(data: HeartbeatData) -> None:
+    """Raise ``Refused`` for names that are too long to be kept."""
+    check_name("client", data.client_id)
+    for producer in data.producer_data_set:
+        check_name("producer group", producer.group_name)
+    for consumer in data.consumer_data_set:
+        check_name("consumer group", consumer.group_name)
+        check_name("consume type", consumer.consume_type)
+        check_name("message model", consumer.message_model)
+        check_name("start of consumption", consumer.consume_from_where)
+
+
+def check_numbers(data: HeartbeatData, groups: int) -> None:
+    """Raise ``Refused`` for more than can be registered without making all others wait.
+
+    ``groups`` is the number of groups that the connection would be in.
+    """
+    if groups > GROUPS_MAX:
+        remark = (
+            f"this connection would be in {groups} groups, at most {GROUPS_MAX} are kept for "
+            "one: use more clients"
+        )
+        raise Refused(ResponseCode.SYSTEM_BUSY, remark)
+    subscriptions = sum(len(one.subscription_data_set) for one in data.consumer_data_set)
+    if subscriptions > SUBSCRIPTIONS_MAX:
+        remark = (
+            f"a heartbeat with {subscriptions} subscriptions, at most {SUBSCRIPTIONS_MAX} are "
+            "taken of one client"
+        )
+        raise Refused(ResponseCode.SYSTEM_BUSY, remark)
