@@ -14,6 +14,7 @@ from lanemq.proxy.acl._accounts import DENY, PUB, SUB, Account, Accounts
 from lanemq.proxy.acl._addresses import WhiteList, parse_patterns
 from lanemq.proxy.acl._rules import lacking_of, refusal_of
 from lanemq.proxy.acl._signature_check import SignatureCheck
+from lanemq.proxy.net._turns import all_steps
 from lanemq.testkit.proxy.brokers import pull_header, send_header, signed
 from lanemq.wire import Refused, RequestCode, signature
 from lanemq.wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
@@ -65,7 +66,8 @@ def send(topic: str, *, producer_group: str = "pg") -> Frame:
 
 
 def judge(who: Account, frame: Frame, host: str = HOST) -> str | None:
-    return refusal_of(accounts(who), frame, host)
+    why = refusal_of(accounts(who), frame, host)
+    return why if why is None or isinstance(why, str) else all_steps(why)
 
 
 # Who sends it

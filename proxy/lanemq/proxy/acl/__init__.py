@@ -3,6 +3,7 @@
 from ._access_settings import AccessSettings
 from ._control import AccessControl, AccountControl
 from ._files import AccountFiles
+from ._guard import guard_by
 from ._requests import register
 from ._rights import (
     UNLIMITED,
@@ -30,6 +31,7 @@ __all__ = [
     "Touched",
     "changes_progress",
     "consumes_as",
+    "guard_by",
     "produces_as",
     "reads_group",
     "reads_keys",

@@ -16,6 +16,7 @@ from lanemq.wire.frame import Frame
 from .._file_stamps import stamp_of
 from .._settings import ConfigError
 from ..net._session import Session
+from ..net._turns import Steps
 from ._accounts import Accounts
 from ._files import AccountFiles, Edit
 from ._refusals import Refusals
@@ -46,8 +47,11 @@ class AccessControl(Protocol):
     def refusals(self) -> Refusals:
         """The requests that were refused."""
 
-    def check(self, frame: Frame, session: Session) -> None:
-        """Let a request in, or raise ``Refused`` with Apache's code and text."""
+    def check(self, frame: Frame, session: Session) -> Steps[None] | None:
+        """Let a request in, or raise ``Refused`` with Apache's code and text.
+
+        What is returned are the steps that do so, where a request names very much.
+        """
 
     def rights(self, frame: Frame, session: Session) -> Rights:
         """Return the rights of the sender of a request that was let in."""
@@ -90,11 +94,18 @@ class AccountControl:
         """The file that gets new accounts."""
         return self._files.main
 
-    def check(self, frame: Frame, session: Session) -> None:
+    def check(self, frame: Frame, session: Session) -> Steps[None] | None:
         """Let a request in, or raise ``Refused`` (SYSTEM_ERROR) with Apache's text."""
+        why: str | Steps[str | None] | None
         why = misdirected(frame, self._addresses, system_clock_ms)
         if why is None:
             why = refusal_of(self.accounts, frame, session.peer.host)
+        if isinstance(why, str):
+            raise self._refused(frame, session, why)
+        return None if why is None else self._judged(frame, session, why)
+
+    def _judged(self, frame: Frame, session: Session, steps: Steps[str | None]) -> Steps[None]:
+        why = yield from steps
         if why is not None:
             raise self._refused(frame, session, why)
 

@@ -6,6 +6,7 @@ nothing is read any further.
 Source: RocketMQ 4.9.8, PlainPermissionManager.validate, checkPerm.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from lanemq.wire import (
@@ -23,16 +24,19 @@ from lanemq.wire.logical import SERVERS_FIELDS
 from lanemq.wire.message import group_of_stage_group
 
 from ..net._dispatch import not_supported
+from ..net._turns import Steps
 from ._accounts import DENY, PUB, SUB, Account, Accounts
 from ._named import must_be_named
-from ._needs import ADMIN, READERS
+from ._needs import ADMIN, READERS, Need
 from ._rights import Object, Touched, Use
+from ._touched import parts_of
 
 _PERMISSIONS: Final = {Use.SEND: PUB, Use.READ: SUB, Use.CONSUME: SUB, Use.UPDATE: SUB}
 
 
-def refusal_of(accounts: Accounts, frame: Frame, host: str) -> str | None:
-    """Return why a request from ``host`` is refused; None for one that is let in.
+def refusal_of(accounts: Accounts, frame: Frame, host: str) -> str | Steps[str | None] | None:
+    """Return why a request from ``host`` is refused; None for one that is let in. For one that
+    names very much it is found in steps.
 
     Raises ``RemoteProtocolError`` where it cannot be read, and ``Refused``
     (REQUEST_CODE_NOT_SUPPORTED) for a code that declares nothing: no account may use it.
@@ -122,13 +126,30 @@ def _vouches(account: Account, host: str) -> bool:
     return bool(account.white_list) and account.white_list.admits(host)
 
 
-def _lacking(account: Account, frame: Frame) -> str | None:
+def _lacking(account: Account, frame: Frame) -> str | Steps[str | None] | None:
     """Return the permission that an account lacks for a request it has signed; None if it lacks
     none."""
     read = READERS.get(frame.code)
     if read is None:
         raise not_supported(frame.code)
-    needs = read(frame)
+    parts = parts_of(read, frame)
+    if parts is not None:
+        return _lacking_in_parts(account, frame, parts)
+    return _lacks_any(account, frame, read(frame))
+
+
+def _lacking_in_parts(
+    account: Account, frame: Frame, parts: Iterable[tuple[Need, ...]]
+) -> Steps[str | None]:
+    for needs in parts:
+        why = _lacks_any(account, frame, needs)
+        if why is not None:
+            return why
+        yield None
+    return None
+
+
+def _lacks_any(account: Account, frame: Frame, needs: Iterable[Need]) -> str | None:
     if account.is_admin and not account.permissions:
         return None
     if not SERVERS_FIELDS.isdisjoint(frame.fields):

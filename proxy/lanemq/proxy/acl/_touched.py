@@ -4,9 +4,11 @@ Both kinds of accounts have their own form of a need, and make it of a touch and
 fields that a client leaves away do not spare it a right: see ``Absent``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar, final
+from functools import partial
+from itertools import chain
+from typing import Final, Generic, TypeVar, final
 
 from lanemq.wire import RETRY_PREFIX, Refused, RemoteProtocolError, ResponseCode
 from lanemq.wire.frame import Frame
@@ -27,11 +29,20 @@ from lanemq.wire.requests import (
 )
 
 from ..net._dispatch import check_body
+from ..net._turns import for_turns
+
+LONG_NAMES_BYTES: Final = 8 << 10
+"""A longer body of names is read and judged in turns: each name takes some ten microseconds."""
+LONG_KEYS_BYTES: Final = 256 << 10
+"""The same for keys, of which a request has 1,024 at most; most of a long body is one value."""
 
 NeedT = TypeVar("NeedT")
 Reader = Callable[[Frame], tuple[NeedT, ...]]
 """Returns the needs of a request. Raises ``Refused`` and ``RemoteProtocolError`` for a body that
 cannot be read."""
+Parts = Callable[[Frame], Iterator[tuple[NeedT, ...]]]
+"""Iterates over the needs of a request, as many at once as one turn of the loop takes. The first
+ones are none: what it does until then, reading the body, takes a turn. Raises as ``Reader``."""
 NeedOf = Callable[[Touch, Kind], Callable[[str], tuple[NeedT, ...]]]
 """Returns the function from the name of an object, of a kind that the touch names, to the need of
 it, or to none where it is free."""
@@ -58,6 +69,28 @@ def readers(need_of: NeedOf[NeedT], keys_need_of: KeysNeedOf[NeedT]) -> dict[int
         for code, spec in REQUESTS.items()
         if spec.touches
     }
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BodyReader(Generic[NeedT]):
+    """The reader of requests whose bodies may name very much."""
+
+    whole: Reader[NeedT]
+    parts: Parts[NeedT]
+    long_bytes: int
+    """The bytes of a body from which on it is read in parts."""
+
+    def __call__(self, frame: Frame) -> tuple[NeedT, ...]:
+        return self.whole(frame)
+
+
+def parts_of(read: Reader[NeedT], frame: Frame) -> Iterator[tuple[NeedT, ...]] | None:
+    """Return the needs of a request in parts, of which each is for a turn of the loop; None where
+    they are few."""
+    if isinstance(read, BodyReader) and len(frame.body) >= read.long_bytes:
+        return read.parts(frame)
+    return None
 
 
 @final
@@ -102,7 +135,20 @@ def _joined(parts: list[Reader[NeedT] | _OneName[NeedT]]) -> Reader[NeedT]:
     reads = [part.alone() if isinstance(part, _OneName) else part for part in parts]
     if len(reads) == 1:
         return reads[0]
-    return lambda frame: tuple(need for read in reads for need in read(frame))
+
+    def whole(frame: Frame) -> tuple[NeedT, ...]:
+        return tuple(need for read in reads for need in read(frame))
+
+    bodies = [one.long_bytes for one in reads if isinstance(one, BodyReader)]
+    return BodyReader(whole, partial(_all_parts, reads), min(bodies)) if bodies else whole
+
+
+def _all_parts(reads: list[Reader[NeedT]], frame: Frame) -> Iterator[tuple[NeedT, ...]]:
+    for read in reads:
+        if isinstance(read, BodyReader):
+            yield from read.parts(frame)
+        else:
+            yield read(frame)
 
 
 def _reader(
@@ -184,14 +230,17 @@ def _of_body(
 ) -> Reader[NeedT]:
     names_in = source.read
 
-    def read(frame: Frame) -> tuple[NeedT, ...]:
+    def parts(frame: Frame) -> Iterator[tuple[NeedT, ...]]:
         check_body(frame, is_json=True)
-        needs: dict[NeedT, None] = {}
-        for kind, name in names_in(frame.body):
-            needs.update(dict.fromkeys(need_of[kind](name)))
-        return tuple(needs)
+        names = list(dict.fromkeys(names_in(frame.body)))
+        yield ()
+        for some in for_turns(names):
+            yield tuple(need for kind, name in some for need in need_of[kind](name))
 
-    return read
+    def whole(frame: Frame) -> tuple[NeedT, ...]:
+        return tuple(dict.fromkeys(chain.from_iterable(parts(frame))))
+
+    return BodyReader(whole, parts, LONG_NAMES_BYTES)
 
 
 def _of_keys(
@@ -199,13 +248,24 @@ def _of_keys(
 ) -> Reader[NeedT]:
     keys_in, or_all = source.read, source.or_all
 
+    def spans(frame: Frame) -> list[KeySpan]:
+        try:
+            return list(dict.fromkeys(keys_in(frame.fields, frame.body)))
+        except RemoteProtocolError as error:  # as the handler would, for a sender with all rights
+            raise Refused(ResponseCode.INVALID_PARAMETER, str(error)) from error
+
     def read(frame: Frame) -> tuple[NeedT, ...]:
         if or_all and not frame.fields.get(or_all):
             return whole
-        try:
-            spans = dict.fromkeys(keys_in(frame.fields, frame.body))
-        except RemoteProtocolError as error:  # as the handler would, for a sender with all rights
-            raise Refused(ResponseCode.INVALID_PARAMETER, str(error)) from error
-        return tuple(map(need_of, spans))
+        return tuple(map(need_of, spans(frame)))
 
-    return read
+    def parts(frame: Frame) -> Iterator[tuple[NeedT, ...]]:
+        if or_all and not frame.fields.get(or_all):
+            yield whole
+            return
+        named = spans(frame)
+        yield ()
+        for some in for_turns(named):
+            yield tuple(map(need_of, some))
+
+    return BodyReader(read, parts, LONG_KEYS_BYTES)

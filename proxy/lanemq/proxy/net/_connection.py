@@ -5,6 +5,7 @@ and no timer per frame. Times are checked by the server's sweep.
 """
 
 from collections.abc import Callable
+from itertools import chain
 from time import perf_counter
 from typing import Final, final
 
@@ -18,11 +19,13 @@ from ._answers import Encoded
 from ._batch import Batch
 from ._dispatch import failure
 from ._exchange import Exchange
+from ._greeting import greet
 from ._in_flight import InFlight
 from ._outbox import Outbox
 from ._session import Session
 from ._stored_reply import StoredReply
-from .transport._tls import HANDSHAKE, accept_tls
+from ._unchecked import Unchecked
+from .transport._tls import HANDSHAKE
 from .transport._tls_transport import TlsBroken
 from .transport._transport import GONE, Transport
 
@@ -62,6 +65,7 @@ class ServerConnection:
         self._greeted = self._has_rest = False
         self._unshared_reads = self._charged_bytes = 0
         self._unanswered: Batch | None = None
+        self._unchecked: Unchecked | None = None
         self._last: Frame | None = None
         self.encoded = server.encoded
         self.next_opaque = self._protocol.next_opaque
@@ -98,15 +102,18 @@ class ServerConnection:
             await self._server.watch.ended(self.session)
 
     async def _read(self) -> None:
-        limits, outbox, in_flight = self._server.limits, self.outbox, self.in_flight
-        session, turn = self.session, self._server.watch.turn
+        server, outbox, in_flight = self._server, self.outbox, self.in_flight
+        limits, session, turn = server.limits, self.session, server.watch.turn
         while data := await self._receive():
             if not self._greeted:
                 self._greeted = True
-                if data[0] == HANDSHAKE or self._server.tls.is_enforced:
-                    data = await self._greet(data)
-                    if not data:
+                if data[0] == HANDSHAKE or server.tls.is_enforced:
+                    peer, account = session.peer, self.account
+                    greeted = await greet(server, self._transport, data, peer=peer, account=account)
+                    if greeted is None or not greeted[1]:
                         return
+                    self._transport, data = greeted
+                    outbox.transport = self._transport
             self._active_s = trio.current_time()
             if not turn.is_free:
                 await turn.begin(session)
@@ -116,6 +123,8 @@ class ServerConnection:
             while self._has_rest and whole:
                 await trio.lowlevel.checkpoint()
                 await outbox.drained()
+                if self._unchecked is not None:
+                    await self._unchecked
                 await turn.begin(session)
                 whole = self._process(b"")
                 if self._unanswered is not None:
@@ -130,27 +139,6 @@ class ServerConnection:
                 await held_by()
             if in_flight.kept_bytes > limits.in_flight_pause_bytes:
                 await in_flight.fewer()
-
-    async def _greet(self, data: bytes) -> bytes:
-        """Begin TLS, or refuse to; returns the first bytes of requests, none at the end."""
-        server, peer = self._server, self.session.peer
-        refusal = server.tls.refusal(data[0])
-        if refusal is not None:
-            LOGGER.warning("%s %s; connection closed", peer, refusal)
-            return b""
-        accepted = await accept_tls(
-            self._transport,
-            data,
-            tls=server.tls,
-            peer=peer,
-            account=self.account,
-            timeout_s=server.limits.handshake_s,
-        )
-        if accepted is None:
-            return b""
-        self._transport, data = accepted
-        self.outbox.transport = self._transport
-        return data or await self._transport.receive()
 
     async def _receive(self) -> bytes:
         """Receive the next bytes of the peer; none at its end."""
@@ -229,7 +217,10 @@ class ServerConnection:
         session, server, now_s = self.session, self._server, self._server.watch.mark_s
         table, encoders = server.table, server.handlers.encoders
         room_bytes = server.limits.unsent_pause_bytes - self.outbox.unsent_bytes
-        for frame in self._protocol.frames():
+        frames, checked = self._protocol.frames(), self._unchecked
+        if checked is not None:
+            frames, self._unchecked = chain((checked.frame,), frames), None
+        for frame in frames:
             flag = frame.flag
             if flag & FLAG_RESPONSE:
                 session.resolve(frame)
@@ -240,6 +231,8 @@ class ServerConnection:
             session.version = frame.version
             session.language = frame.language
             self._last, handler = frame, table.get(frame.code, server.unsupported)
+            if checked is not None:
+                handler, checked = checked.handle, None
             reply: Encoded | None = None
             try:
                 answer = handler(frame, session)
@@ -247,6 +240,9 @@ class ServerConnection:
                 if encode is not None:
                     if not flag & FLAG_ONEWAY:
                         reply = encode(frame, answer)
+                elif type(answer) is Unchecked:
+                    self._unchecked = answer
+                    return True
                 elif answer is not None:
                     waiting.append((answer, frame))  # type: ignore[arg-type] # a coroutine
             except Exception as error:  # costs one request, not the connection

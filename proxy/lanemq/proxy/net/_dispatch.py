@@ -22,6 +22,8 @@ from lanemq.wire.requests import REQUESTS, BodyKind, Port, RequestSpec
 from ._answers import Answer, Encoded, Result
 from ._long_answer import check_answer
 from ._session import Session
+from ._turns import Steps
+from ._unchecked import Unchecked
 
 _HeaderT = TypeVar("_HeaderT", covariant=True)
 
@@ -29,7 +31,8 @@ LOGGER = get_logger("lanemq.proxy.dispatch", by_peers=True)
 
 
 Outcome = Answer | Awaitable[Answer | None] | None
-"""The result of a handler; None, at once or later, is for an answer that it sends itself."""
+"""The result of a handler; None, at once or later, is for an answer that it sends itself. (That of
+a guarded one may be ``Unchecked``, which the connection takes out.)"""
 
 ResultT = TypeVar("ResultT", bound=Result)
 BODY_BYTES_MAX: Final = 512 << 10
@@ -53,9 +56,9 @@ _BOUNDS: Final[Mapping[BodyKind, int]] = {
 
 Handler = Callable[[Frame, Session], Outcome]
 
-Guard = Callable[[Frame, Session], None]
+Guard = Callable[[Frame, Session], Steps[None] | None]
 """A check of requests before their handlers; it raises ``Refused`` for one that it does not let
-in."""
+in. Where a request names very much, it returns the steps that do so."""
 
 
 class _Header(Protocol[_HeaderT]):
@@ -191,7 +194,9 @@ def guarded(handler: Handler, guard: Guard, *, most_bytes: int = BODY_BYTES_MAX)
     def handle(frame: Frame, session: Session) -> Outcome:
         if len(frame.body) > most_bytes:
             raise _too_long(f"a body of {len(frame.body)} bytes", f"{most_bytes} are", frame)
-        guard(frame, session)
+        steps = guard(frame, session)
+        if steps is not None:
+            return Unchecked(frame, session, steps, handler)
         return handler(frame, session)
 
     return handle

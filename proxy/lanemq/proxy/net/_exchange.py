@@ -13,6 +13,7 @@ from ._answers import Answer, Encoded
 from ._dispatch import Guard, Handler, Handlers, failure, guarded, handle_unsupported
 from ._loop_watch import loop_watch
 from ._session import Session
+from ._turns import all_steps
 from .limits._budget import Budget
 from .limits._limits import Limits
 from .limits._quotas import HOST_SHARE, PeerQuota
@@ -98,7 +99,9 @@ class Exchange:
         guard = self._guard_late.get(request.code)
         if guard is not None and not isinstance(answer, Exception):
             try:
-                guard(request, session)
+                steps = guard(request, session)
+                if steps is not None:
+                    all_steps(steps)
             except Exception as error:  # its refusal, or a bug: either is the answer
                 answer = error
         if isinstance(answer, Exception):

@@ -20,12 +20,22 @@ from lanemq.wire.logical import SERVERS_FIELDS
 
 from ..._settings import ConfigError
 from ...net._session import Session
+from ...net._turns import Steps
 from .._refusals import Refusals
 from .._rights import UNLIMITED, Lacking, Rights, Sender
 from .._rules import servers_only
 from .._signature_check import misdirected
+from .._touched import parts_of
 from ._resources import NAME_MAX
-from ._rules import is_limited, lacking, lacking_of, names_group, stranger
+from ._rules import (
+    is_limited,
+    lacking,
+    lacking_in_parts,
+    lacking_of,
+    names_group,
+    reader_at,
+    stranger,
+)
 from ._table import User, UserTable, UserType
 
 CLAIMS_MAX: Final = 4096
@@ -71,7 +81,7 @@ class UserControl:
                 'initAuthenticationUser={"username":"…","password":"…"} for the first one'
             )
 
-    def check(self, frame: Frame, session: Session) -> None:
+    def check(self, frame: Frame, session: Session) -> Steps[None] | None:
         """Let a request in, or raise ``Refused`` (NO_PERMISSION) with Apache's text."""
         users, host = self.table.users, session.peer.host
         why = misdirected(frame, self._addresses, system_clock_ms)
@@ -80,9 +90,19 @@ class UserControl:
         if why is None:
             name, is_open = self.signer(frame, session), frame.code in self._open_to_users
             if self._checks_policies and not is_open:
+                parts = parts_of(reader_at(self._cluster, frame), frame)
+                if parts is not None:
+                    judged = lacking_in_parts(users, frame, host, parts, name=name)
+                    return self._judged(frame, session, judged)
                 why = lacking(users, frame, host, self._cluster, name=name)
             elif not SERVERS_FIELDS.isdisjoint(frame.fields) and self._is_stranger(name):
                 why = servers_only(frame)
+        if why is not None:
+            raise self._refused(frame, session, why)
+        return None
+
+    def _judged(self, frame: Frame, session: Session, steps: Steps[str | None]) -> Steps[None]:
+        why = yield from steps
         if why is not None:
             raise self._refused(frame, session, why)
 

@@ -4,7 +4,7 @@ Source: RocketMQ 5.3.3, DefaultAuthenticationHandler, UserAuthorizationHandler,
 AclAuthorizationHandler.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from lanemq.wire import ACCESS_KEY_FIELD, INNER_PRODUCER_PREFIXES, RETRY_PREFIX
@@ -13,8 +13,10 @@ from lanemq.wire.logical import SERVERS_FIELDS
 from lanemq.wire.requests import Action
 
 from ...net._dispatch import not_supported
+from ...net._turns import Steps
 from .._rights import Object, Touched, Use
 from .._rules import servers_only
+from .._touched import Reader
 from ._needs import readers_at
 from ._resources import Need, group_need, progress_need, topic_need
 from ._table import SUBJECT_PREFIX, User, UserType
@@ -51,10 +53,37 @@ def lacking(
     Raises ``RemoteProtocolError`` for a request that cannot be read, and ``Refused``
     (REQUEST_CODE_NOT_SUPPORTED) for a code that declares nothing: no user may use it.
     """
+    return _lacks_any(users, frame, host, reader_at(cluster, frame)(frame), name)
+
+
+def lacking_in_parts(
+    users: Mapping[str, User],
+    frame: Frame,
+    host: str,
+    parts: Iterable[tuple[Need, ...]],
+    *,
+    name: str,
+) -> Steps[str | None]:
+    """Do ``lacking`` in steps, of which each judges a part of the needs."""
+    for needs in parts:
+        why = _lacks_any(users, frame, host, needs, name)
+        if why is not None:
+            return why
+        yield None
+    return None
+
+
+def reader_at(cluster: str, frame: Frame) -> Reader[Need]:
+    """Return the reader of a request's needs. Raises ``Refused`` as ``lacking``."""
     read = readers_at(cluster).get(frame.code)
     if read is None:
         raise not_supported(frame.code)
-    needs = read(frame)
+    return read
+
+
+def _lacks_any(
+    users: Mapping[str, User], frame: Frame, host: str, needs: tuple[Need, ...], name: str
+) -> str | None:
     is_servers = not SERVERS_FIELDS.isdisjoint(frame.fields)
     if not (needs or is_servers):
         return None

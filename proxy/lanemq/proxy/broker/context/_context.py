@@ -16,7 +16,7 @@ from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import PROGRESS_PREFIX
 
-from ...acl import UNLIMITED, AccessControl, Rights, Sender
+from ...acl import UNLIMITED, AccessControl, Rights, Sender, guard_by
 from ...net._dispatch import Guard
 from ...net._session import Session
 from ...net.limits._budget import Budget
@@ -139,16 +139,12 @@ class BrokerContext:
     @property
     def guard(self) -> Guard | None:
         """The check for this process's ports: see ``Exchange``."""
-        return None if self.access_control is None else self._check
+        control = self.access_control
+        return None if control is None else guard_by(control, self._refused)
 
-    def _check(self, frame: Frame, session: Session) -> None:
-        assert self.access_control is not None, "there is nothing else to check by"
-        try:
-            self.access_control.check(frame, session)
-        except Refused:
-            if frame.code == RequestCode.HEART_BEAT:
-                self.heartbeat_refused(session)
-            raise
+    def _refused(self, frame: Frame, session: Session) -> None:
+        if frame.code == RequestCode.HEART_BEAT:
+            self.heartbeat_refused(session)
 
     def rights(self, frame: Frame, session: Session) -> Rights:
         """Return the rights of a request's sender, for what its handler finds."""
