@@ -12,6 +12,7 @@ from ._codecs import Codec, DecodeErrors, JsonCodec, MsgpackCodec, TextCodec
 from ._errors import (
     BadAnswer,
     BatchingFailed,
+    BodyNotRestored,
     BrokerUnreachable,
     ClientClosed,
     DecodingFailed,
@@ -97,6 +98,7 @@ __all__ = [
     "BadAnswer",
     "BatchingFailed",
     "BatchingSender",
+    "BodyNotRestored",
     "BrokerCredentials",
     "BrokerStageOffsets",
     "BrokerUnreachable",

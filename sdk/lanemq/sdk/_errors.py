@@ -10,6 +10,8 @@ LanemqError
  +- NoReply             a request was sent, and nobody replied in time
  +- StagedSendFailed    messages of a stage could not be sent, and the next stage was not begun
  +- BatchingFailed      messages left to a batching sender could not be sent
+ +- BodyNotRestored     a compressed body that is damaged or too long (also a
+ |                      lanemq.wire.RemoteProtocolError)
  +- DecodingFailed      a body that the consumer's codec cannot decode (also a ValueError)
  +- StoreFailed         a store of the application's own, for offsets or stages, raised
  +- MessageRejected     a message that cannot be sent as it is (also a ValueError)
@@ -27,10 +29,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from lanemq.wire import RequestCode, ResponseCode, ShownError
+from lanemq.wire import RemoteProtocolError, RequestCode, ResponseCode, ShownError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from lanemq.wire.bodies import MessageQueue
 
     from ._message import Message
 
@@ -182,6 +186,19 @@ class BatchingFailed(LanemqError):
         shown = "; ".join(str(error) for error in dict.fromkeys(e for _, e in failures[:5]))
         super().__init__(f"{len(failures)} messages were not sent: {shown}")
         self.failures = tuple(failures)
+
+
+class BodyNotRestored(LanemqError, RemoteProtocolError):
+    """A compressed body that is damaged, or longer than ``body_bytes_max`` of its consumer.
+
+    The text names topic, queue and offset; ``queue`` and ``queue_offset`` are the place. Where it
+    leaves a listener, its message goes to the dead letters at once: it would be no better later.
+    """
+
+    def __init__(self, message: str, queue: "MessageQueue", queue_offset: int, reason: str) -> None:
+        super().__init__(f"{message}: its body cannot be restored: {reason}")
+        self.queue = queue
+        self.queue_offset = queue_offset
 
 
 class DecodingFailed(LanemqError, ValueError):

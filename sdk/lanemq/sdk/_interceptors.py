@@ -101,6 +101,12 @@ def _name(function: Callable[..., object]) -> str:
     return getattr(function, "__qualname__", repr(function))
 
 
+def check_hooks(name: str, given: object) -> None:
+    """Raise ``WrongValue`` unless an option ``name`` holds several hooks, or none."""
+    if not isinstance(given, tuple | list):
+        raise WrongValue(f"{name} must be a tuple of hooks, not {given!r}")
+
+
 def check_interceptors(name: str, given: object) -> None:
     """Raise ``WrongValue`` unless an option ``name`` holds plain functions."""
     if not isinstance(given, tuple | list):

@@ -21,7 +21,7 @@ from .consumer import _queue_progress
 from .consumer._broker_requests import answer_brokers
 from .consumer._consumer_core import ConsumerCore
 from .consumer._expressions import Expression
-from .consumer._lent import Lent
+from .consumer._lent import LENT_MAX, Lent
 from .consumer._message_buffer import MessageBuffer, returned
 from .net._client import Client, now_ms, open_client
 from .net._discovery import NameServersLike
@@ -160,7 +160,7 @@ class LitePullConsumer:
         self._commit_in_passing()
         await trio.lowlevel.checkpoint()  # before anything is taken that could be lost by it
         limit = self._options.poll_messages_max
-        messages = self._take(self._open, limit)
+        messages = await self._take(limit)
         if not messages:
             with trio.move_on_after(timeout_s):
                 messages = await self._next(limit)
@@ -196,10 +196,9 @@ class LitePullConsumer:
         self._buffer.reclaim()
         self._commit_in_passing()
         while True:
-            core = self._open
-            lent = self._buffer.lend(core.pauses.hold)
+            lent = self._buffer.lend(await self._unpack_next(LENT_MAX), self._open.pauses.hold)
             if lent is not None:
-                self._note_received(core, lent.messages)
+                self._note_received(self._open, lent.messages)
                 return lent
             await self._arrival()
 
@@ -216,18 +215,19 @@ class LitePullConsumer:
 
     async def _next(self, limit: int) -> list[ReceivedMessage]:
         """Wait for messages and return up to ``limit`` of one queue."""
-        while True:
-            core = self._open
-            messages = self._take(core, limit)
-            if messages:
-                return messages
+        while not (messages := await self._take(limit)):
             await self._arrival()
-
-    def _take(self, core: ConsumerCore, limit: int) -> list[ReceivedMessage]:
-        messages = self._buffer.take(limit, core.pauses.hold)
-        if messages:
-            self._note_received(core, messages)
         return messages
+
+    async def _take(self, limit: int) -> list[ReceivedMessage]:
+        messages = self._buffer.take(await self._unpack_next(limit), self._open.pauses.hold)
+        if messages:
+            self._note_received(self._open, messages)
+        return messages
+
+    async def _unpack_next(self, limit: int) -> int:
+        most_bytes = self._options.body_bytes_max
+        return await self._buffer.unpack_next(limit, most_bytes, lambda: self._open.pauses.hold)
 
     def _note_received(self, core: ConsumerCore, messages: Sequence[ReceivedMessage]) -> None:
         if self._options.client.telemetry:

@@ -8,5 +8,6 @@ from ._outcomes import DELAY_LEVEL_MAX as DELAY_LEVEL_MAX
 from ._outcomes import Outcome as Outcome
 from ._outcomes import Retry as Retry
 from ._outcomes import is_success as is_success
+from ._received import BODY_BYTES_MAX as BODY_BYTES_MAX
 from ._received import SYSTEM_PROPERTIES as SYSTEM_PROPERTIES
 from ._received import ReceivedMessage as ReceivedMessage

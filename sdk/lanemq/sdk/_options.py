@@ -16,10 +16,11 @@ from ._errors import WrongValue
 from ._interceptors import (
     ConsumeInterceptor,
     SendInterceptor,
+    check_hooks,
     check_interceptors,
     outbound,
 )
-from ._messages import Message
+from ._messages import BODY_BYTES_MAX, Message
 from ._values import check_fields
 from .consumer._allocation import Allocate, allocate_averagely
 from .consumer._queue_changes import QueueListener
@@ -173,7 +174,7 @@ class ProducerOptions:
             positive=("send_timeout_s", "message_bytes_max", "default_topic_queues"),
             not_negative=("retries", "compress_from_bytes"),
         )
-        _check_hooks(self)
+        check_hooks("ProducerOptions.hooks", self.hooks)
         if not 0 <= self.compress_level <= 9:
             raise ValueError("ProducerOptions.compress_level must be from 0 to 9")
         check_interceptors("ProducerOptions.interceptors", self.interceptors)
@@ -189,13 +190,6 @@ class ProducerOptions:
         if self.codec is None and not self.interceptors:
             return messages
         return [outbound(message, self.interceptors, self.codec) for message in messages]
-
-
-def _check_hooks(options: "ProducerOptions | PushOptions") -> None:
-    hooks: object = options.hooks
-    if not isinstance(hooks, tuple | list):
-        name = f"{type(options).__name__}.hooks"
-        raise WrongValue(f"{name} must be a tuple of hooks, not {hooks!r}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -232,6 +226,9 @@ class ConsumerOptions:
     """Seconds to wait after a pull that failed (3 in 4.9.8, 1 in newer Java clients)."""
     codec: CodecLike = None
     """Decodes bodies: ``message.value`` is what it returns. None: the body as it is."""
+    body_bytes_max: int = BODY_BYTES_MAX
+    """Longest body, in bytes, to which a compressed one is unpacked: ``message.body`` of a longer
+    one raises ``BodyNotRestored``."""
     offsets_dir: Path = field(default_factory=lambda: user_path("offsets"))
     """Folder of the local offset files of broadcasting consumers."""
     offset_store: OffsetStore | None = None
@@ -243,7 +240,8 @@ class ConsumerOptions:
     def _check(self, *, positive: tuple[str, ...], not_negative: tuple[str, ...] = ()) -> None:
         pulls = "pull_batch", "pull_suspend_s", "pull_timeout_s", "pull_retry_delay_s"
         periods = "rebalance_interval_s", "offset_persist_interval_s", "statistics_interval_s"
-        check_fields(self, positive=(*pulls, *periods, *positive), not_negative=not_negative)
+        limits = *pulls, *periods, "body_bytes_max", *positive
+        check_fields(self, positive=limits, not_negative=not_negative)
         if self.consume_from_timestamp_ms is not None:
             if self.consume_from is not ConsumeFrom.TIMESTAMP:
                 raise WrongValue(
@@ -288,7 +286,7 @@ class PushOptions(ConsumerOptions):
             positive=("consume_timeout_s",),
             not_negative=("max_reconsume_times", "shutdown_grace_s"),
         )
-        _check_hooks(self)
+        check_hooks("PushOptions.hooks", self.hooks)
         check_interceptors("PushOptions.interceptors", self.interceptors)
         as_codec(self.codec)
 

@@ -4,17 +4,21 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, final
 
+from lanemq.wire import RemoteProtocolError, SysFlag
 from lanemq.wire.bodies import MessageQueue
-from lanemq.wire.message import Property, StoredMessage, get_property
+from lanemq.wire.message import BodyTooLong, Property, StoredMessage, get_property
 
 from ._codecs import Codec
-from ._errors import DecodingFailed
+from ._errors import BodyNotRestored, DecodingFailed
 from ._namespace import out_of_namespace
 
 SYSTEM_PROPERTIES: Final = frozenset(
     value for name, value in vars(Property).items() if not name.startswith("_")
 )
 """Properties that clients and brokers set, or that have a field of their own."""
+BODY_BYTES_MAX: Final = 16 << 20
+"""The longest body that is unpacked, unless a consumer has another limit: as long as a frame, and
+so as long as any that is not compressed can be."""
 UNSET: Final = object()
 """Stands for a value that is not decoded yet."""
 
@@ -31,7 +35,9 @@ class ReceivedMessage:
     """
 
     __slots__ = (
+        "_bad_body",
         "_body",
+        "_body_bytes_max",
         "_codec",
         "_properties",
         "_value",
@@ -53,6 +59,7 @@ class ReceivedMessage:
         namespace: str = "",
         origin: MessageQueue | None = None,
         shift: int = 0,
+        body_bytes_max: int = BODY_BYTES_MAX,
     ) -> None:
         self.stored = stored
         """The record as the broker keeps it."""
@@ -79,11 +86,13 @@ class ReceivedMessage:
         self._codec: Codec | None = None
         self._value: Any = UNSET
         self._body: bytes | None = None
+        self._bad_body: str | None = None  # what kept the body from being unpacked
+        self._body_bytes_max = body_bytes_max
         self._properties: Mapping[str, str] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         names = ("origin", "queue_offset", "full_topic", "topic", "retries_in_place", "failure")
-        rest = {name: getattr(self, name) for name in names}
+        rest = {name: getattr(self, name) for name in (*names, "_body_bytes_max")}
         return ReceivedMessage, (self.stored, self.queue), (None, rest)
 
     def __eq__(self, other: object) -> bool:
@@ -99,11 +108,69 @@ class ReceivedMessage:
     def body(self) -> bytes:
         """The body as it was sent.
 
-        Raises ``lanemq.wire.RemoteProtocolError`` if it is compressed and cannot be restored.
+        Raises ``BodyNotRestored`` if it is compressed and damaged, or longer than
+        ``body_bytes_max`` of its consumer.
         """
-        if self._body is None:
-            self._body = self.stored.decompressed_body()
-        return self._body
+        body = self._body  # kept at hand: the core may forget it while another thread reads it
+        if body is None:
+            self._unpack()
+            body = self._body
+            if body is None:
+                reason = self._bad_body or "it was forgotten"
+                raise BodyNotRestored(repr(self), self.queue, self.queue_offset, reason)
+        return body
+
+    @property
+    def _is_packed(self) -> bool:
+        """True for a compressed body that nobody has tried to unpack yet."""
+        return (
+            self._body is None
+            and self.stored.sys_flag & SysFlag.COMPRESSED != 0
+            and self._bad_body is None
+        )
+
+    @property
+    def _unpacked_bytes(self) -> int:
+        """The bytes that the unpacked body takes, beside the stored one."""
+        body = self._body
+        return 0 if body is None or body is self.stored.body else len(body)
+
+    def _unpack(self) -> int:
+        """Unpack the body, and return its length, or that of what was unpacked in vain."""
+        if self._bad_body is not None:
+            return 0
+        limit = self._body_bytes_max
+        try:
+            body = self._body = self.stored.decompressed_body(max_bytes=limit)
+        except BodyTooLong:
+            self._bad_body = (
+                f"it unpacks to more than body_bytes_max, {limit} bytes: open the consumer with a"
+                " greater one, or abandon the message"
+            )
+            return limit
+        except RemoteProtocolError as error:
+            self._bad_body = str(error)
+            return 0
+        return len(body)
+
+    def _unpack_within(self, most_bytes: int) -> int | None:
+        """Unpack the body if that takes ``most_bytes`` at most; return them, or else None."""
+        if self._body_bytes_max <= most_bytes:
+            return self._unpack()
+        try:
+            body = self._body = self.stored.decompressed_body(max_bytes=most_bytes)
+        except RemoteProtocolError:  # ``_unpack`` finds the reason: another limit, another error
+            return None
+        return len(body)
+
+    def _note_failure(self, reason: str) -> None:
+        """Note why the listener did not finish it, and forget what was unpacked.
+
+        The consumer keeps it until it comes again, and with it as many others as have failed.
+        """
+        self.failure = reason
+        if self._body is not self.stored.body:
+            self._body, self._value = None, UNSET
 
     @property
     def value(self) -> Any:  # noqa: ANN401 - of the codec
@@ -111,13 +178,14 @@ class ReceivedMessage:
 
         Raises ``DecodingFailed``.
         """
-        if self._value is UNSET:
+        value = self._value
+        if value is UNSET:
             codec = self._codec
             try:
-                self._value = self.body if codec is None else codec.decode(self.body)
+                value = self._value = self.body if codec is None else codec.decode(self.body)
             except Exception as error:  # the codec's own, and damaged bodies
                 raise DecodingFailed(f"{self!r} cannot be decoded: {error}") from error
-        return self._value
+        return value
 
     def altered(
         self,

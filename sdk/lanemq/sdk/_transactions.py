@@ -25,6 +25,7 @@ from ._messages import Message, ReceivedMessage, SendResult, SendStatus
 from ._namespace import in_namespace, queue_out
 from ._options import ProducerOptions
 from ._producer import Producer
+from ._unpacking import unpack
 from .net._client import Client, now_ms
 from .net._discovery import NameServersLike
 from .net._link import Dial
@@ -176,6 +177,7 @@ class TransactionProducer(Producer):
             LOGGER.warning("%s asked for a transaction of group %s", address, group)
             return
         message = self._received(stored)
+        await unpack((message,))
         state, error = await self._ask(message)
         await self._tell(
             address,

@@ -17,6 +17,7 @@ from ._lite_pull import LitePullConsumer, open_lite_pull_consumer
 from ._messages import ReceivedMessage
 from ._options import LitePullOptions
 from ._pull_status import PULL_STATUS, PullStatus
+from ._unpacking import unpack
 from ._values import check_seconds, check_whole
 from .consumer.requests._queue_calls import PullTerms
 from .net._discovery import NameServersLike
@@ -72,11 +73,13 @@ class Puller:
             timeout_s=timeout_s,
         )
         pulled = await self._calls.of(queue).pull(queue, offset, terms)
+        limit = self._consumer._options.body_bytes_max
         messages = [
-            ReceivedMessage(stored, queue, "", pulled.origin, pulled.shift)
+            ReceivedMessage(stored, queue, "", pulled.origin, pulled.shift, limit)
             for stored in pulled.messages
             if not wanted.tags_set or stored.tags in wanted.tags_set
         ]
+        await unpack(messages)
         return PullResult(PULL_STATUS[pulled.code], pulled.next_offset, messages)
 
     async def min_offset(self, queue: MessageQueue) -> int:

@@ -34,7 +34,6 @@ class LocalProtocolError(ProtocolError):
     connection."""
 
 
-@final
 class RemoteProtocolError(ProtocolError):
     """The peer's fault. The message names the byte or the field, and what was wrong with it.
 

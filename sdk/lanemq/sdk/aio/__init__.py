@@ -11,6 +11,7 @@ from .._codecs import Codec, DecodeErrors, JsonCodec, MsgpackCodec, TextCodec
 from .._errors import (
     BadAnswer,
     BatchingFailed,
+    BodyNotRestored,
     BrokerUnreachable,
     ClientClosed,
     DecodingFailed,
@@ -94,6 +95,7 @@ __all__ = [
     "BadAnswer",
     "BatchingFailed",
     "BatchingSender",
+    "BodyNotRestored",
     "BrokerCredentials",
     "BrokerStageOffsets",
     "BrokerUnreachable",

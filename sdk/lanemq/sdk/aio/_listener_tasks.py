@@ -13,6 +13,8 @@ from typing import Final, final
 import trio
 
 from .._errors import ClientClosed
+from .._messages import ReceivedMessage
+from .._unpacking import unpack_now, unpack_quickly
 from ..consumer.pool._outside_calls import OutsideCall
 from ..faces._listener_calls import ListenerCalls
 from ..faces._portal import Portal
@@ -188,6 +190,8 @@ class ListenerTasks(ListenerCalls):
                 call.begun_s = begun_s
                 worker.call = call
                 try:
+                    if call.is_packed:
+                        await unpack_in_tasks(call.messages)
                     if call.context is None:
                         value = function(call.messages)
                     else:
@@ -232,6 +236,13 @@ class ListenerTasks(ListenerCalls):
     def _note(call: OutsideCall, error: BaseException) -> None:
         call.error, call.is_special = error, True
         call.was_cancelled = isinstance(error, asyncio.CancelledError)
+
+
+async def unpack_in_tasks(messages: Sequence[ReceivedMessage]) -> None:
+    """Unpack bodies beside this event loop, as ``unpack`` does beside trio's."""
+    left = unpack_quickly(messages)
+    if left:
+        await asyncio.to_thread(unpack_now, left)
 
 
 def _differs(context: Context, other: Context) -> bool:

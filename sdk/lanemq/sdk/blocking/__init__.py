@@ -12,6 +12,7 @@ from .._codecs import Codec, DecodeErrors, JsonCodec, MsgpackCodec, TextCodec
 from .._errors import (
     BadAnswer,
     BatchingFailed,
+    BodyNotRestored,
     BrokerUnreachable,
     ClientClosed,
     DecodingFailed,
@@ -93,6 +94,7 @@ __all__ = [
     "BadAnswer",
     "BatchingFailed",
     "BatchingSender",
+    "BodyNotRestored",
     "BrokerCredentials",
     "BrokerStageOffsets",
     "BrokerUnreachable",

@@ -34,6 +34,7 @@ from lanemq.wire.message import decode_message
 from .._messages import ReceivedMessage, is_success
 from .._namespace import out_of_namespace, queue_out
 from .._tasks import read_body
+from .._unpacking import unpack
 from ..listeners._listener import ConcurrentListener
 from ..listeners._listener_context import ListenerContext, takes_context
 from ..listeners._ordered_listeners import (
@@ -182,7 +183,9 @@ class _Requests:
         stored = decode_message(frame.body)
         queue = MessageQueue(stored.topic, header.broker_name or "", stored.queue_id)
         namespace = self.core.client.options.namespace
-        message = ReceivedMessage(stored, queue_out(namespace, queue), namespace)
+        limit = self.core.options.body_bytes_max
+        message = ReceivedMessage(stored, queue_out(namespace, queue), namespace, None, 0, limit)
+        await unpack((message,))
         started_s, remark = trio.current_time(), None
         try:
             handle = self.listener.handle

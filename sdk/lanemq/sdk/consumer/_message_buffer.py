@@ -7,6 +7,7 @@ another consumer takes the queue, or its offset is reset.
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import final
 
 import trio
@@ -14,7 +15,8 @@ import trio
 from lanemq.wire.bodies import MessageQueue
 
 from .._messages import ReceivedMessage
-from ._lent import LENT_MAX, LENT_S, Lent
+from .._unpacking import any_packed, ready_part, unpack
+from ._lent import LENT_S, Lent
 from .group._offsets import Offsets
 from .pulls._held_queue import HeldQueue
 
@@ -47,6 +49,29 @@ class MessageBuffer:
 
     # Returning
 
+    async def unpack_next(
+        self, limit: int, most_bytes: int, pauses: Callable[[], Callable[[MessageQueue], bool]]
+    ) -> int:
+        """Unpack the messages to be taken next; return how many, up to ``limit``.
+
+        That is fewer once those unpacked for it have ``most_bytes`` together. Nothing is taken
+        before the bodies are ready: a cancellation loses no message.
+        """
+        while True:
+            messages = self._first(limit, pauses())
+            ready = ready_part(messages, most_bytes)
+            if not any_packed(messages[ready : ready + 1]):
+                return ready
+            await unpack(messages[ready:], most_bytes)
+
+    def _first(
+        self, limit: int, is_paused: Callable[[MessageQueue], bool]
+    ) -> list[ReceivedMessage]:
+        for held, messages in self._waiting:
+            if not (held.dropped or is_paused(held.queue)):
+                return list(islice(messages, limit))
+        return []
+
     def take(self, limit: int, is_paused: Callable[[MessageQueue], bool]) -> list[ReceivedMessage]:
         """Take up to ``limit`` messages of one queue that is not paused; [] if there are none."""
         held, messages = self._next(limit, is_paused)
@@ -56,9 +81,10 @@ class MessageBuffer:
             held.returned = held.messages.commit_offset
         return messages
 
-    def lend(self, is_paused: Callable[[MessageQueue], bool]) -> Lent | None:
-        """Lend messages to an iteration in another thread: held until they are handed out."""
-        held, messages = self._next(LENT_MAX, is_paused)
+    def lend(self, limit: int, is_paused: Callable[[MessageQueue], bool]) -> Lent | None:
+        """Lend up to ``limit`` messages to an iteration in another thread: held until they are
+        handed out."""
+        held, messages = self._next(limit, is_paused)
         if held is not None:
             self.lent = Lent(held, messages, time.monotonic() + LENT_S)
         return self.lent

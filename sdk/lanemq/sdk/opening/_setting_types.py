@@ -7,7 +7,10 @@ from typing import TypedDict
 from lanemq.wire.bodies import MessageModel
 
 from .._codecs import CodecLike, DecodeErrors
-from .._interceptors import ConsumeInterceptor, SendInterceptor
+from .._interceptors import (
+    ConsumeInterceptor,
+    SendInterceptor,
+)
 from .._options import ClientOptions, Compression, ConsumeFrom
 from ..consumer._allocation import Allocate
 from ..consumer._queue_changes import QueueListener
@@ -86,6 +89,7 @@ class ConsumerSettings(ClientSettings, total=False):
     pull_timeout_s: float
     pull_retry_delay_s: float
     codec: CodecLike
+    body_bytes_max: int
     offsets_dir: Path
     offset_store: OffsetStore | None
     client: ClientOptions

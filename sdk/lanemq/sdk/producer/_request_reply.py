@@ -18,6 +18,7 @@ from lanemq.wire.message import Property, StoredMessage
 
 from .._errors import MessageRejected
 from .._messages import Message, ReceivedMessage
+from .._unpacking import unpack
 from .._validate import check_kinds
 from ..net._client import Client
 from ..observe._log import get_logger
@@ -124,7 +125,9 @@ class ExpectedReply:
 
     async def wait(self) -> ReceivedMessage:
         """Return the reply when it has come; never, if none comes."""
-        return await self._receive.receive()
+        reply = await self._receive.receive()
+        await unpack((reply,))
+        return reply
 
 
 def _received(header: ReplyMessage, body: bytes) -> ReceivedMessage:

@@ -11,6 +11,7 @@ from ._batch import (
 from ._compression import (
     COMPRESSION_LEVEL,
     MAX_BODY_BYTES,
+    BodyTooLong,
     compress_body,
     decompress_body,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "STAGE_OFFSET_MAX",
     "STAGE_PREFIX",
     "BatchEntry",
+    "BodyTooLong",
     "Property",
     "RecallHandle",
     "StageRecord",

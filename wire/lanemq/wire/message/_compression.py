@@ -22,6 +22,10 @@ PIECE_BYTES: Final = 64 << 10
 ZSTD_WINDOW_BYTES: Final = 8 << 20  # every decoder must grant as much
 
 
+class BodyTooLong(RemoteProtocolError):  # noqa: N818 - named for what happened
+    """A compressed body that unpacks to more than its reader takes."""
+
+
 def compress_body(
     body: bytes, level: int = COMPRESSION_LEVEL, *, kind: int = SysFlag.COMPRESSION_ZLIB
 ) -> bytes:
@@ -42,8 +46,8 @@ def compress_body(
 def decompress_body(sys_flag: int, body: bytes, *, max_bytes: int = MAX_BODY_BYTES) -> bytes:
     """Return the body as the application gave it; ``body`` itself unless the flag says compressed.
 
-    Raises ``RemoteProtocolError`` for an unknown compression, for a broken or cut stream, and
-    for a body of more than ``max_bytes``; no more memory than that is taken.
+    Raises ``RemoteProtocolError`` for an unknown compression and for a broken or cut stream, and
+    ``BodyTooLong`` for a body of more than ``max_bytes``; no more memory than that is taken.
     """
     if not sys_flag & SysFlag.COMPRESSED:
         return body
@@ -60,7 +64,7 @@ def decompress_body(sys_flag: int, body: bytes, *, max_bytes: int = MAX_BODY_BYT
     except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError) as error:
         raise RemoteProtocolError(f"broken compressed body: {error}") from error
     if len(data) > max_bytes:
-        raise RemoteProtocolError(f"a compressed body unpacks to more than {max_bytes} bytes")
+        raise BodyTooLong(f"a compressed body unpacks to more than {max_bytes} bytes")
     if not complete:
         raise RemoteProtocolError("a compressed body ends too early")
     return data

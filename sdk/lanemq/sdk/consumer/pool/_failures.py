@@ -7,6 +7,7 @@ import trio
 
 from lanemq.wire import show_text
 
+from ..._errors import BodyNotRestored
 from ..._messages import Outcome, ReceivedMessage, Retry
 from ...listeners._ordered_listeners import AbandonMessage
 from ...observe._log import get_logger
@@ -30,9 +31,13 @@ def log_failure(messages: Sequence[ReceivedMessage], error: BaseException) -> No
 
 
 def abandonment(
-    error: AbandonMessage, messages: Sequence[ReceivedMessage]
+    error: AbandonMessage | BodyNotRestored, messages: Sequence[ReceivedMessage]
 ) -> AbandonMessage | Outcome:
     """Return ``error`` as the outcome of a batch, or RETRY where it names no message of that."""
+    if isinstance(error, BodyNotRestored):
+        place = error.queue, error.queue_offset
+        named = [one for one in messages if (one.queue, one.queue_offset) == place]
+        error = AbandonMessage(str(error), messages=named)
     if error.of(messages):
         return error
     LOGGER.error("%r is raised for none of %s, which come again", error, messages)

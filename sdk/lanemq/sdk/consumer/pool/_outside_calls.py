@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, final
 
 import msgspec
 
+from ..._errors import BodyNotRestored
 from ..._messages import Outcome, ReceivedMessage
 from ...listeners._listener_context import ListenerContext
 from ...listeners._ordered_listeners import AbandonMessage
@@ -32,6 +33,8 @@ class OutsideCall(msgspec.Struct, eq=False, gc=False):
     """The argument of the listener."""
     context: ListenerContext | None = None
     """The second argument, of a listener that takes a context."""
+    is_packed: bool = False
+    """True if bodies are to be unpacked before the call, where it would hold a loop up."""
 
     begun_s: float | None = None
     """The time of the executor's clock when the function was called; None before."""
@@ -56,7 +59,7 @@ class OutsideCall(msgspec.Struct, eq=False, gc=False):
         error = self.error
         if error is None:
             return None if self.value is Outcome.SUCCESS else self.value
-        if isinstance(error, AbandonMessage):
+        if isinstance(error, AbandonMessage | BodyNotRestored):
             return abandonment(error, self.batch.messages)
         if not isinstance(error, Exception):
             # No reason for the core to end: SystemExit in a thread, a task that was cancelled.

@@ -14,6 +14,7 @@ import trio
 from ..._errors import ClientClosed
 from ..._messages import Outcome, ReceivedMessage
 from ..._tasks import first_of
+from ..._unpacking import any_packed
 from ..pulls._held_queue import HeldQueue
 from ._failures import TOO_LONG, reason_of
 from ._late_calls import LateCalls
@@ -116,6 +117,8 @@ class OutsidePool(Generic[S]):
             consumer.running += len(batches)
             consumer.held.last_consume_ms = now_ms
             calls += [OutsideCall(consumer, batch, batch.messages) for batch in batches]
+        for call in calls:
+            call.is_packed = any_packed(call.messages)
         if group is not None:
             for call in calls:
                 call.context = context_of(group, call.consumer, call.batch)
@@ -215,7 +218,7 @@ class OutsidePool(Generic[S]):
             is_stopped = call.is_late and (call.is_abandoned or call.was_cancelled)
             reason = TOO_LONG if is_stopped else reason_of(outcome, call.error)
             for message in messages:
-                message.failure = reason
+                message._note_failure(reason)
         consumer.stats.consumed(now_s, len(messages), call.spent_s, ok=outcome is None)
         work = self._completion.complete(consumer, call.batch, outcome, timed_out=call.is_late)
         if work is None:

@@ -6,7 +6,9 @@ from typing import Generic, final
 
 import trio
 
+from ..._errors import BodyNotRestored
 from ..._messages import Outcome, ReceivedMessage
+from ..._unpacking import any_packed, unpack
 from ...listeners._listener import Handle
 from ...listeners._ordered_listeners import AbandonMessage
 from ...observe._consume_stats import TopicStats
@@ -55,9 +57,11 @@ class Worker(Generic[S]):
         self.since_s = started_s = now_s
         failure: BaseException | None = None
         try:
+            if any_packed(messages):
+                await unpack(messages)
             outcome = await handle(messages)
             self.outcome = None if outcome is Outcome.SUCCESS else outcome
-        except AbandonMessage as error:
+        except (AbandonMessage, BodyNotRestored) as error:
             failure = error
             self.outcome = abandonment(error, messages)
         except Exception as error:  # the application's own
@@ -70,7 +74,7 @@ class Worker(Generic[S]):
             if self.outcome is not None:
                 reason = reason_of(self.outcome, failure)
                 for message in messages:
-                    message.failure = reason
+                    message._note_failure(reason)
             self.since_s = inf
             now_s = trio.current_time()
             stats.consumed(now_s, len(messages), now_s - started_s, ok=self.outcome is None)

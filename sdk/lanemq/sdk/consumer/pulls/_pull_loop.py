@@ -141,14 +141,17 @@ class PullLoop:
             stored = pulled.messages
             if tags:  # the broker compares hashes only
                 stored = [m for m in stored if get_property(m.properties_data, b"TAGS") in tags]
+            limit = self.options.body_bytes_max
             namespace, origin = self.client.options.namespace, pulled.origin
             if namespace or origin is not None:
                 shown, shift = queue_out(namespace, queue), pulled.shift
                 if origin is not None:
                     origin = queue_out(namespace, origin)
-                received = [ReceivedMessage(m, shown, namespace, origin, shift) for m in stored]
+                received = [
+                    ReceivedMessage(m, shown, namespace, origin, shift, limit) for m in stored
+                ]
             else:
-                received = [ReceivedMessage(m, queue) for m in stored]
+                received = [ReceivedMessage(m, queue, "", None, 0, limit) for m in stored]
             codec = as_codec(self.options.codec)
             if codec is not None:
                 for message in received:
