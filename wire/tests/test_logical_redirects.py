@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lanemq.wire import RemoteProtocolError
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import (
     Chain,
@@ -188,3 +190,15 @@ def test_no_view_is_taken_back_nor_brought_further_than_brokers_have_told(
     last = next((number for number in range(first, len(moves)) if number not in told), len(moves))
     assert known == (shown if last == at else history[last])
     assert not check_chain(known)
+
+
+def test_a_redirect_that_is_longer_than_any_is_not_read() -> None:
+    queue = MessageQueue("t" * 255, "b" * 255, 2**31 - 1)
+    most = 2**63 - 1
+    longest = Segment(
+        queue, most, most, SegmentState.NORMAL, most, most, most, most, broker_address="a" * 255
+    )
+    redirect = Redirect(longest, longest)
+    assert Redirect.decode(redirect.encode()) == redirect
+    with pytest.raises(RemoteProtocolError, match=r"JSON of \d+ bytes, at most 8192 are read"):
+        Redirect.decode(redirect.encode() + b" " * 8192)

@@ -7,13 +7,17 @@ CreateMessageQueueForLogicalQueueRequestBody, MigrateLogicalQueueBody, MQClientA
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from .. import fastjson
 from .._errors import RemoteProtocolError
 from ..bodies._body import Body
 from ._segment import Segment
 from ._segment_state import SegmentState
+
+REDIRECT_BYTES_MAX: Final = 8 << 10
+"""The longest redirect: two segments, each with three names of 255 bytes and some numbers. Any
+answer may be one, so event loops read it as it comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +137,10 @@ class Redirect:
     def decode(cls, data: bytes) -> "Redirect | None":
         """Read the body; None where it is empty: everything is to be asked for again.
 
-        Raises ``RemoteProtocolError`` for anything but an array of two segments.
+        Raises ``RemoteProtocolError`` for anything but an array of two segments, and for one of
+        more than ``REDIRECT_BYTES_MAX``, before it is read.
         """
-        value = fastjson.loads(data) if data else None
+        value = fastjson.loads(data, max_bytes=REDIRECT_BYTES_MAX) if data else None
         if value is None:
             return None
         if not isinstance(value, list) or len(value) != 2:
