@@ -8,13 +8,19 @@ SPARK_READY := .venv/.spark-ready
 # Where there are 4 GiB of it, the inner loop's temporary files are in memory: RocksDB syncs a dozen
 # files each time it is opened. make test has them on the disk.
 IN_MEMORY = $$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4194304 {print "env TMPDIR=/dev/shm"}')
+TEST_MOST = $(BIN)/pytest --quiet --numprocesses auto --dist worksteal -m 'not peers and not slow'
+# Tests with real servers and clients wait for two thirds of their time, the other slow ones for a
+# third: so many run at once on two cores.
+TEST_BY_FILES = $(BIN)/pytest --quiet --dist loadfile --no-loadscope-reorder
+TEST_REAL = $(TEST_BY_FILES) --numprocesses 5 compat_tests
+TEST_SLOW = $(TEST_BY_FILES) --numprocesses 3 --ignore compat_tests
 PARTS := wire storage sdk proxy spark compat_tests bench testkit tools examples
 
 # Byte code is kept in .venv: collecting the tests takes a third of the time then.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast test-pythons lint serve bench bench-kv sim fuzz kv-histories docs clean
+.PHONY: demo test test-all test-fast test-pythons lint serve bench bench-kv sim fuzz kv-histories docs clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lanemq needs Python 3.11 or newer; set PYTHON=/path/to/it")'
@@ -49,12 +55,19 @@ lint: $(SPARK_READY)
 	$(BIN)/python tools/write_rights.py --check
 	$(BIN)/python compat_tests/tools/write_compatibility.py --check
 
+# Within 40 minutes on two cores: each promise with its first cases, and a quarter of the examples.
 test: lint $(DOCS_READY)
-	$(BIN)/pytest --quiet --numprocesses auto --dist worksteal -m 'not peers and not slow'
-	@# These wait for half of their time or more, so three run on two cores.
-	$(BIN)/pytest --quiet --numprocesses 3 --dist loadfile --no-loadscope-reorder -m 'peers or slow'
+	LANEMQ_TESTS=some $(TEST_MOST)
+	LANEMQ_TESTS=some $(TEST_REAL) -m '(peers or slow) and not thorough'
+	LANEMQ_TESTS=some $(TEST_SLOW) -m '(peers or slow) and not thorough'
 
-# A tenth of the examples of property tests; make test tries them all. Every test of the Spark part
+# Every case of every promise, and all examples. Takes two hours and more.
+test-all: lint $(DOCS_READY)
+	$(TEST_MOST)
+	$(TEST_REAL) -m 'peers or slow'
+	$(TEST_SLOW) -m 'peers or slow'
+
+# A tenth of the examples of property tests. Every test of the Spark part
 # is slow, and to find that out takes two seconds.
 test-fast: $(READY)
 	LANEMQ_TESTS=quick $(IN_MEMORY) $(BIN)/pytest --quiet --override-ini tmp_path_retention_policy=failed --numprocesses auto --dist worksteal -m 'not peers and not slow' --ignore spark/tests

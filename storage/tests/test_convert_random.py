@@ -9,6 +9,7 @@ import pytest
 from lanemq.storage.bulk import convert_to_files, convert_to_rocksdb
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase, is_present
+from lanemq.testkit.cases import first
 from lanemq.testkit.storage.stages import Stand, assert_files_agree, assert_rows_agree
 from lanemq.testkit.storage.turns import take_turns
 
@@ -69,7 +70,7 @@ class Past:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", first(6, range(24)))
 async def test_both_conversions_leave_what_the_log_says(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

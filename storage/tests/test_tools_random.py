@@ -16,6 +16,7 @@ from lanemq.storage.rocks import QueueDatabase, is_present
 from lanemq.storage.tools import look_into, repair_store, verify_store
 from lanemq.storage.tools.reading._units import RowsUnits, Units
 from lanemq.storage.tools.rebuild._losses import is_readable
+from lanemq.testkit.cases import first
 from lanemq.testkit.storage.stages import Stand
 
 FILES, BOTH, ROCKSDB = 1, 2, 3
@@ -137,7 +138,7 @@ class History:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", first(10, range(40)))
 async def test_nothing_readable_becomes_unreadable_without_a_word(
     seed: int, tmp_path: Path
 ) -> None:

@@ -1,8 +1,10 @@
-"""Files whose tests take long start first, loaded by pytest.
+"""Files whose tests take long start first, and the longest are shared out, loaded by pytest.
 
 Where whole files go to workers, a long one that starts last keeps one worker busy while the others
 are idle. xdist begins with the files of most tests by itself, which are not the longest ones:
-``--no-loadscope-reorder`` leaves the order to this plugin. The order within a file stays.
+``--no-loadscope-reorder`` leaves the order to this plugin. The order within a file stays. The
+tests of a file that takes longer than all others may go to several workers: one worker alone
+would need as long for it as the whole run may take.
 """
 
 from collections import Counter
@@ -10,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 T = TypeVar("T")
 
@@ -88,6 +92,40 @@ LONG_S: Final = {
     "storage/tests/test_tools_random.py": 40,
 }
 """Seconds that the tests of a file take together, where they are far from usual."""
+SHARED_OUT: Final = frozenset(
+    f"compat_tests/tests/test_{name}.py"
+    for name in (
+        "logical_queues",
+        "logical_queues_failures",
+        "logical_queues_views",
+        "proxy",
+        "requests",
+        "staged",
+        "store_crossing",
+        "tls",
+        "upgrade_crossing",
+    )
+)
+"""Files whose tests have nothing in common that would be made again for each worker."""
+
+
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist publishes no types
+    """Shares out files, and tests of those in ``SHARED_OUT`` one by one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+
+def unit_of(test: str) -> str:
+    """Return what goes to one worker as a whole: the test's file, or the test alone."""
+    file = test.partition("::")[0]
+    return test if file in SHARED_OUT else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    """Return how files go to workers, where whole files do."""
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(trylast=True)
