@@ -13,7 +13,7 @@ TEST_MOST = $(BIN)/pytest --quiet --numprocesses auto --dist worksteal -m 'not p
 # third: so many run at once on two cores.
 TEST_BY_FILES = $(BIN)/pytest --quiet --dist loadfile --no-loadscope-reorder
 TEST_REAL = $(TEST_BY_FILES) --numprocesses 5 compat_tests
-TEST_SLOW = $(TEST_BY_FILES) --numprocesses 3 --ignore compat_tests
+TEST_SLOW = $(TEST_BY_FILES) --numprocesses 3 --ignore compat_tests/tests
 PARTS := wire storage sdk proxy spark compat_tests bench testkit tools examples
 
 # Byte code is kept in .venv: collecting the tests takes a third of the time then.
