@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from functools import partial
 
 import pytest
 import trio
@@ -11,6 +12,7 @@ from lanemq.proxy.net._server import Server
 from lanemq.proxy.net._session import PeerTimedOut, Session, SessionClosed
 from lanemq.proxy.net.limits._budget import Budget
 from lanemq.proxy.net.limits._limits import Limits
+from lanemq.testkit.calls import calls_of_steps
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.proxy.requests import any_handlers
 from lanemq.wire import HostAddress, ResponseCode
@@ -95,6 +97,45 @@ async def test_late_answers_are_made_as_the_earlier_ones_are_read(nursery: trio.
     for number in range(100):
         assert (await peer.receive()).opaque == number + 1
     assert answering.handled == 100
+
+
+async def test_very_many_small_answers_that_wait_for_room_are_made_in_turns(
+    nursery: trio.Nursery,
+) -> None:
+    """Thousands of them are no more bytes than one."""
+    answering = Answering(nursery)
+    peer = answering.connect()
+    await peer.send(request(LATER))
+    await wait_all_tasks_blocked()
+    answering.answer(BEFORE_A_PAUSE)
+    (session,), made = answering.sessions, list[int]()
+
+    def give(number: int) -> None:
+        made.append(number)
+        session.send(request(0, opaque=1000 + number))
+
+    for number in range(3000):
+        session.when_room(partial(give, number))
+    with calls_of_steps() as steps:
+        while len(made) < 3000:
+            await peer.stream.receive_some()
+    assert made == list(range(3000))
+    assert steps.most <= 10_000
+
+
+async def test_a_wait_for_room_that_is_cancelled_leaves_nothing(nursery: trio.Nursery) -> None:
+    answering = Answering(nursery)
+    peer = answering.connect()
+    await peer.send(request(LATER))
+    await wait_all_tasks_blocked()
+    answering.answer(BEFORE_A_PAUSE)
+    (session,), (connection,) = answering.sessions, answering.server.connections
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(session.room)
+        await wait_all_tasks_blocked()
+        assert len(connection.outbox._later) == 1
+        waiting.cancel_scope.cancel()
+    assert not connection.outbox._later
 
 
 async def test_late_answers_of_a_peer_that_left_are_never_made(nursery: trio.Nursery) -> None:

@@ -4,6 +4,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, cast
 
 import pytest
@@ -37,6 +38,7 @@ class Unread:
         self.account: Account = Budget(1 << 30).open(lambda: None)
         self.has_room = True
         self.written: list[Frame] = []
+        self.waiting: dict[int, Callable[[], None]] = {}
 
     def encoded(self, request: Frame, session: Session, answer: Answer | Exception) -> Encoded:
         raise AssertionError
@@ -56,7 +58,10 @@ class Unread:
     def when_room(self, answer: Callable[[], None]) -> Callable[[], object]:
         if self.has_room:
             answer()
-        return lambda: None
+            return lambda: None
+        number = len(self.waiting)
+        self.waiting[number] = answer
+        return partial(self.waiting.pop, number, None)
 
     def abort(self) -> None:
         raise AssertionError("another link of the client is none the worse")
@@ -134,6 +139,7 @@ async def test_a_link_that_breaks_in_a_send_ends_while_the_client_takes_nothing(
             await trio.lowlevel.checkpoint()
         with trio.fail_after(30):
             await at.ended.wait()
+        assert not client.waiting  # the client has others, and what waits is kept until it reads
 
 
 @pytest.mark.parametrize("waiting", [1, 3])

@@ -158,6 +158,21 @@ async def test_writes_that_are_too_much_for_one_turn_are_applied_in_order_in_lat
             assert (await one.status()).position == 21
 
 
+async def test_a_long_write_is_applied_in_a_turn_of_its_own(tmp_path: Path) -> None:
+    """Its check and its way into the log have taken one."""
+    async with keys_of(tmp_path, mapped_file_size_commit_log=1 << 26) as (keys, broker):
+        await keys.put(b"n", b"")
+        states, appliers = broker.context.store.kv, list[str]()
+        assert states is not None
+        states.on_applied.append(lambda *_: appliers.append(trio.lowlevel.current_task().name))
+        many = [Step(b"%04d" % number + b"k" * 4000, Action.DELETE) for number in range(STEPS_MAX)]
+        for steps in ([Step(b"n", Action.DELETE)], many, [Step(b"n", Action.PUT, b"v")]):
+            assert result(await keys.write(OpType.BATCH, *steps)).done
+        short, long, *others = appliers
+        assert long != short
+        assert others == [short]
+
+
 async def test_many_entries_that_expire_at_once_are_removed_in_turns(
     tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,7 @@
 """Migrations between brokers, step by step as tools take them, and what clients see meanwhile."""
 
+from dataclasses import replace
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -52,6 +54,33 @@ async def test_an_empty_queue_migrates_and_its_old_segment_is_expired(
     assert (answer.code, answer.fields["queueOffset"]) == (0, "0")
     answer = await cluster.offset(RequestCode.GET_MIN_OFFSET, target)
     assert target.to_logical(int(answer.fields["offset"])) == 0
+
+
+@pytest.mark.parametrize("end", ["source", "destination"])
+async def test_a_logical_queue_goes_on_in_no_other_topic(cluster: LogicalCluster, end: str) -> None:
+    """Readers and senders of the queue would be led to where another right is needed."""
+    source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
+    before = {name: await cluster.query(name) for name in cluster.brokers}
+    which = ("source", "destination").index(end)
+    queue = (source, target)[which].message_queue
+    for change, why in (
+        ({"message_queue": replace(queue, topic="other")}, "another topic"),
+        ({"message_queue": replace(queue, broker_name="b" * 256)}, "256 bytes"),
+        ({"broker_address": "a" * 256}, "256 bytes"),
+    ):
+        ends = [source, target]
+        ends[which] = replace(ends[which], **change)
+        prepared = await cluster.step(
+            RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_PREPARE, "broker1", *ends
+        )
+        committed = await cluster.step(
+            RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_COMMIT, "broker2", *ends
+        )
+        notified = [await cluster.notify(name, *ends) for name in cluster.brokers]
+        for answer in (prepared, committed, *notified):
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert why in (answer.remark or "")
+    assert {name: await cluster.query(name) for name in cluster.brokers} == before
 
 
 async def test_offsets_go_on_where_they_were(cluster: LogicalCluster) -> None:

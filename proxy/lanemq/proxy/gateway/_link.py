@@ -218,10 +218,8 @@ class BrokerLink:
                 if is_closed:
                     turn.spend(ENDING_S)
                     return "the broker closed the connection"
-                room = trio.Event()
-                session.when_room(room.set)
-                if not room.is_set():
-                    await room.wait()
+                if not session.has_room:
+                    await session.room()
         except ProtocolError as error:
             LOGGER.warning("%s (%s): %s", self._name, self.address, error)
             return f"the broker broke the protocol: {error}"

@@ -125,6 +125,16 @@ class Session:
         """True where the peer has taken most of the bytes sent to it."""
         return self._connection.has_room
 
+    async def room(self) -> None:
+        """Wait until the peer has taken most of the bytes sent to it; for ever where it is gone.
+        Nothing is left of a wait that is cancelled."""
+        room = trio.Event()
+        take_back = self.when_room(room.set)
+        try:
+            await room.wait()
+        finally:
+            take_back()
+
     @property
     def account(self) -> Account:
         """The account charged for this peer."""

@@ -28,7 +28,7 @@ from ._outcomes import Outcome
 from ._partition_states import PartitionStates
 from ._redo import Redo
 from ._retention import tight_bytes
-from ._turn import TURN_S, taken
+from ._turn import LONG_BYTES, TURN_S, taken
 from .engines._engine import Engine
 from .engines._memory import MemoryEngine
 
@@ -123,7 +123,8 @@ class KvStates:
         for name, messages in self._queues.of(dispatched).items():
             pending = self._pending.setdefault(name, deque())
             pending.extend(messages)
-            if len(pending) == len(messages) and not self.is_held and not is_over:
+            is_long = any(message.size_bytes > LONG_BYTES for message in messages)
+            if len(pending) == len(messages) and not (self.is_held or is_over or is_long):
                 self._apply(name, until_s)
                 is_over = perf_counter() > until_s  # the rest is left to ``run``
         if self._pending and not self.is_held:

@@ -8,6 +8,9 @@ from typing import Final, TypeVar
 TURN_S: Final = 0.004
 """Seconds after which no further record is applied in a turn, by ``perf_counter``. To write the
 rows of these records may take twice as long again."""
+LONG_BYTES: Final = 64 << 10
+"""A record of more is applied in a turn of its own: to check it and to write it to the log takes
+about as long."""
 
 _T = TypeVar("_T")
 

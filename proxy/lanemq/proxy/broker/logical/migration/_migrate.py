@@ -21,6 +21,7 @@ from ....logical.rules._refusals import NOT_ENABLED, refusal
 from ....logical.rules._view import rivals
 from ....net._dispatch import Handlers
 from ....net._session import Session
+from ....net.limits._names import check_name
 from ...context._context import BrokerContext
 from ...state._topics import Topics
 from ..state._progress import LogicalProgress
@@ -192,9 +193,16 @@ class MigrationRequests:
 
 
 def _decoded_move(frame: Frame) -> MigrateLogicalQueue:
+    """Raises ``Refused``, too, where the two ends are not of one topic: a logical queue would go on
+    in a topic that another right is needed for."""
     asked = decoded(MigrateLogicalQueue, frame)
     if asked.destination is None:
         raise refusal("decode error")
+    for segment in filter(None, (asked.source, asked.destination)):
+        if segment.topic != asked.destination.topic:
+            raise refusal(f"{segment} is of another topic than {asked.destination}")
+        check_name("broker", segment.broker_name)
+        check_name("broker's address", segment.broker_address or "")
     return asked
 
 
