@@ -73,6 +73,14 @@ def _restore(
     return error
 
 
+def request_name(code: int) -> str:
+    """Return a request code as errors show it."""
+    try:
+        return f"{RequestCode(code).name} ({code})"
+    except ValueError:
+        return f"request {code}" if code >= 0 else "the request"
+
+
 class BrokerUnreachable(LanemqError):
     """No usable connection to a broker or name server.
 
@@ -94,11 +102,7 @@ class RequestTimedOut(LanemqError):
     retriable = True
 
     def __init__(self, address: str, code: int, timeout_s: float) -> None:
-        try:
-            what = f"{RequestCode(code).name} ({code})"
-        except ValueError:
-            what = f"request {code}" if code >= 0 else "the request"
-        super().__init__(f"{address} did not answer {what} within {timeout_s:g} s")
+        super().__init__(f"{address} did not answer {request_name(code)} within {timeout_s:g} s")
         self.address = address
         self.code = code
         self.timeout_s = timeout_s

@@ -14,8 +14,16 @@ import trio
 
 from lanemq.wire import Refused, RemoteProtocolError, ResponseCode
 from lanemq.wire.frame import Frame
+from lanemq.wire.requests import AnswerSize, longest_answer
 
-from .._errors import ClientClosed, InvalidName, RefusedByBroker, WrongValue
+from .._errors import (
+    BadAnswer,
+    ClientClosed,
+    InvalidName,
+    RefusedByBroker,
+    WrongValue,
+    request_name,
+)
 from .._tasks import open_quiet_nursery
 from .._values import check_fields
 from ..observe._log import get_logger
@@ -34,6 +42,7 @@ A plain function runs at once and must not block; what is awaited runs in a task
 """
 
 SUCCESS_ONLY: Container[int] = frozenset({0})
+QUICK_BYTES = AnswerSize.ONE.value  # any answer may be so long: few have to be looked up
 CLOSE_GRACE_S = 1.0  # for what was posted and not yet written when the client closes
 
 
@@ -70,6 +79,14 @@ def split_address(address: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     return host, int(port)
+
+
+def check_length(answer: Frame, code: int, address: str) -> None:
+    """Raise ``BadAnswer`` for a body that is longer than that of any answer to ``code``."""
+    size_bytes = len(answer.body)
+    if size_bytes > QUICK_BYTES and size_bytes > (most := longest_answer(code)):
+        reason = f"its body has {size_bytes} bytes, at most {most} are read"
+        raise BadAnswer(address, request_name(code), reason)
 
 
 def accepted(answer: Frame, accept: Container[int], address: str) -> Frame:
@@ -112,12 +129,15 @@ class RemotingClient:
 
         Any other code raises ``RefusedByBroker``; no connection ``BrokerUnreachable``; no
         answer within ``timeout_s`` seconds, the time to connect included,
-        ``RequestTimedOut``. May be cancelled at any point: the connection stays usable, and
+        ``RequestTimedOut``; one that is longer than any to the request (``AnswerSize``)
+        ``BadAnswer``. May be cancelled at any point: the connection stays usable, and
         an answer that comes late is dropped.
         """
         if self._credentials is not None:
             frame = sign(frame, self._credentials, address)
-        return accepted(await self._link(address).call(frame, timeout_s), accept, address)
+        answer = await self._link(address).call(frame, timeout_s)
+        check_length(answer, frame.code, address)
+        return accepted(answer, accept, address)
 
     def known_link(self, address: str) -> Link | None:
         """Return the connection to ``address``, which may be opening; in any thread."""

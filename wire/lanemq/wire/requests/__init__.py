@@ -4,6 +4,7 @@ from ._rights import Action, Kind, Right
 from ._spec import (
     WHOLE,
     Absent,
+    AnswerSize,
     BodyKind,
     Field,
     Found,
@@ -16,13 +17,14 @@ from ._spec import (
     Whole,
     free,
 )
-from ._table import REQUESTS
+from ._table import REQUESTS, longest_answer
 
 __all__ = [
     "REQUESTS",
     "WHOLE",
     "Absent",
     "Action",
+    "AnswerSize",
     "BodyKind",
     "Field",
     "Found",
@@ -36,4 +38,5 @@ __all__ = [
     "Touch",
     "Whole",
     "free",
+    "longest_answer",
 ]

@@ -4,7 +4,7 @@ from typing import Final
 
 from .. import headers as h
 from .._codes import RequestCode as Code
-from ._spec import RequestSpec
+from ._spec import AnswerSize, RequestSpec
 
 TO_CLIENTS: Final = (
     RequestSpec(Code.CHECK_TRANSACTION_STATE, h.CheckTransactionState),
@@ -18,9 +18,9 @@ NOT_SERVED: Final = (
     RequestSpec(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, h.UpdateGroupForbidden),
     RequestSpec(Code.GET_BROKER_MEMBER_GROUP, h.GetBrokerMemberGroup),
     RequestSpec(Code.BROKER_HEARTBEAT, h.BrokerHeartbeat),
-    RequestSpec(Code.POP_MESSAGE, h.PopMessage, h.PopMessageResponse),
+    RequestSpec(Code.POP_MESSAGE, h.PopMessage, h.PopMessageResponse, answer_size=AnswerSize.ALL),
     RequestSpec(Code.ACK_MESSAGE, h.AckMessage),
-    RequestSpec(Code.PEEK_MESSAGE, h.PeekMessage),
+    RequestSpec(Code.PEEK_MESSAGE, h.PeekMessage, answer_size=AnswerSize.ALL),
     RequestSpec(
         Code.CHANGE_MESSAGE_INVISIBLETIME, h.ChangeInvisibleTime, h.ChangeInvisibleTimeResponse
     ),

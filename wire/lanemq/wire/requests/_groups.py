@@ -11,6 +11,7 @@ from ._spec import (
     BROKER,
     WHOLE,
     Absent,
+    AnswerSize,
     BodyKind,
     Field,
     Found,
@@ -20,6 +21,7 @@ from ._spec import (
 )
 
 _JSON: Final = BodyKind.JSON
+_WIDE, _ALL = AnswerSize.WIDE, AnswerSize.ALL
 _SUB, _GET, _UPDATE = Action.SUB, Action.GET, Action.UPDATE
 
 
@@ -78,6 +80,7 @@ CLIENTS: Final = (
         touches=(_group("consumerGroup", _SUB, _GET),),
         ports=BOTH,
         is_shared=True,
+        answer_size=_WIDE,
     ),
     RequestSpec(
         Code.GET_CONSUMER_CONNECTION_LIST,
@@ -85,6 +88,7 @@ CLIENTS: Final = (
         touches=(_group("consumerGroup", _GET),),
         ports=BOTH,
         is_shared=True,
+        answer_size=_WIDE,
     ),
     RequestSpec(
         Code.GET_PRODUCER_CONNECTION_LIST,
@@ -92,14 +96,18 @@ CLIENTS: Final = (
         touches=(_whole(_GET),),
         ports=BOTH,
         is_shared=True,
+        answer_size=_WIDE,
     ),
-    RequestSpec(Code.GET_ALL_PRODUCER_INFO, touches=(_whole(_GET),), ports=BROKER),
+    RequestSpec(
+        Code.GET_ALL_PRODUCER_INFO, touches=(_whole(_GET),), ports=BROKER, answer_size=_ALL
+    ),
     RequestSpec(
         Code.GET_CONSUMER_RUNNING_INFO,
         h.GetConsumerRunningInfo,
         touches=(_group("consumerGroup", _GET),),
         ports=BOTH,
         is_shared=True,
+        answer_size=_WIDE,
     ),
     RequestSpec(
         Code.CONSUME_MESSAGE_DIRECTLY,
@@ -133,6 +141,7 @@ OFFSETS: Final = (
             touches=(Touch(Kind.GROUP, LOCKS, Right.READ, (_SUB,)),),
             ports=BOTH,
             body=_JSON,
+            answer_size=_WIDE,
         )
         for code in (Code.LOCK_BATCH_MQ, Code.UNLOCK_BATCH_MQ)
     ),
@@ -141,6 +150,7 @@ OFFSETS: Final = (
         h.ResetOffset,
         touches=(_topic(_UPDATE), _group("group", _UPDATE)),
         ports=BOTH,
+        answer_size=_WIDE,
     ),
     RequestSpec(
         Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
@@ -148,6 +158,7 @@ OFFSETS: Final = (
         touches=(_topic(_GET), _group("group", _GET)),
         ports=BOTH,
         is_shared=True,
+        answer_size=_ALL,
     ),
     RequestSpec(
         Code.CLONE_GROUP_OFFSET,
@@ -165,8 +176,10 @@ OFFSETS: Final = (
         ),
         ports=BROKER,
     ),
-    RequestSpec(Code.GET_ALL_CONSUMER_OFFSET, touches=(_whole(_GET),), ports=BROKER),
-    RequestSpec(Code.GET_ALL_DELAY_OFFSET, touches=(_whole(_GET),), ports=BROKER),
+    RequestSpec(
+        Code.GET_ALL_CONSUMER_OFFSET, touches=(_whole(_GET),), ports=BROKER, answer_size=_ALL
+    ),
+    RequestSpec(Code.GET_ALL_DELAY_OFFSET, touches=(_whole(_GET),), ports=BROKER, answer_size=_ALL),
 )
 
 PROGRESS: Final = (
@@ -187,18 +200,21 @@ PROGRESS: Final = (
             ),
         ),
         ports=BOTH,
+        answer_size=_ALL,
     ),
     RequestSpec(
         Code.GET_BROKER_CONSUME_STATS,
         h.GetConsumeStatsInBroker,
         touches=(_whole(_GET),),
         ports=BROKER,
+        answer_size=_ALL,
     ),
     RequestSpec(
         Code.QUERY_CONSUME_TIME_SPAN,
         h.QueryConsumeTimeSpan,
         touches=(_topic(_GET), _group("group", _GET)),
         ports=BOTH,
+        answer_size=_WIDE,
     ),
     RequestSpec(
         Code.QUERY_CORRECTION_OFFSET,
@@ -220,6 +236,7 @@ PROGRESS: Final = (
             ),
         ),
         ports=BROKER,
+        answer_size=_WIDE,
     ),
     RequestSpec(
         Code.QUERY_SUBSCRIPTION_BY_CONSUMER,
@@ -232,6 +249,7 @@ PROGRESS: Final = (
         h.QueryTopicsByConsumer,
         touches=(_group("group", _GET),),
         ports=BROKER,
+        answer_size=_WIDE,
     ),
 )
 
@@ -254,6 +272,7 @@ SETTINGS: Final = (
         touches=(_whole(_GET),),
         ports=BOTH,
         is_shared=True,
+        answer_size=_ALL,
     ),
     RequestSpec(
         Code.GET_SUBSCRIPTIONGROUP_CONFIG,

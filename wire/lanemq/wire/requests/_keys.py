@@ -29,9 +29,10 @@ from ..kv import (
 )
 from ..kv import Action as Does
 from ._rights import Action, Kind, Right
-from ._spec import BROKER, WHOLE, BodyKind, Keys, RequestSpec, Touch
+from ._spec import BROKER, WHOLE, AnswerSize, BodyKind, Keys, RequestSpec, Touch
 
 Fields = Mapping[str, str]
+_ALL: Final = AnswerSize.ALL
 _HAS_STEPS: Final = ONE_STEP | {OpType.BATCH}
 
 
@@ -139,20 +140,38 @@ KEYS: Final = (
             reads("the keys of its conditions and reads", _told),
         ),
         ports=BROKER,
+        answer_size=_ALL,
         body=BodyKind.LONG,
     ),
     RequestSpec(
-        Code.KV_GET, h.KvGet, touches=(reads("`key` of `namespace`", _named),), ports=BROKER
+        Code.KV_GET,
+        h.KvGet,
+        touches=(reads("`key` of `namespace`", _named),),
+        ports=BROKER,
+        answer_size=_ALL,
     ),
     RequestSpec(
         Code.KV_MULTI_GET,
         h.KvMultiGet,
         touches=(reads("the keys of `namespace` in the body", _listed),),
         ports=BROKER,
+        answer_size=_ALL,
         body=BodyKind.LONG,
     ),
-    RequestSpec(Code.KV_SCAN, h.KvScan, touches=(reads(_UNDER, _prefix),), ports=BROKER),
-    RequestSpec(Code.KV_WATCH, h.KvWatch, touches=(reads(_UNDER, _prefix),), ports=BROKER),
+    RequestSpec(
+        Code.KV_SCAN,
+        h.KvScan,
+        touches=(reads(_UNDER, _prefix),),
+        ports=BROKER,
+        answer_size=_ALL,
+    ),
+    RequestSpec(
+        Code.KV_WATCH,
+        h.KvWatch,
+        touches=(reads(_UNDER, _prefix),),
+        ports=BROKER,
+        answer_size=_ALL,
+    ),
     RequestSpec(
         Code.KV_STATUS,
         h.KvStatus,
@@ -165,9 +184,22 @@ KEYS: Final = (
             ),
         ),
         ports=BROKER,
+        answer_size=_ALL,
     ),
-    RequestSpec(Code.KV_RANGE, h.KvRange, touches=(reads(_BETWEEN, _between),), ports=BROKER),
-    RequestSpec(Code.KV_FOLLOW, h.KvFollow, touches=(reads(_BETWEEN, _between),), ports=BROKER),
+    RequestSpec(
+        Code.KV_RANGE,
+        h.KvRange,
+        touches=(reads(_BETWEEN, _between),),
+        ports=BROKER,
+        answer_size=_ALL,
+    ),
+    RequestSpec(
+        Code.KV_FOLLOW,
+        h.KvFollow,
+        touches=(reads(_BETWEEN, _between),),
+        ports=BROKER,
+        answer_size=_ALL,
+    ),
     RequestSpec(
         Code.KV_LEASES,
         h.KvLeases,
@@ -178,6 +210,7 @@ KEYS: Final = (
             ),
         ),
         ports=BROKER,
+        answer_size=_ALL,
     ),
     # Between brokers: its rows have the results of all accounts' writes, and it may remake a state.
     RequestSpec(
@@ -185,5 +218,6 @@ KEYS: Final = (
         h.KvState,
         touches=(Touch(Kind.CLUSTER, WHOLE, Right.ADMIN, (Action.UPDATE,)),),
         ports=BROKER,
+        answer_size=_ALL,
     ),
 )

@@ -6,9 +6,10 @@ from .. import headers as h
 from .._codes import RequestCode as Code
 from .._names import REPLY_POSTFIX
 from ._rights import Action, Kind, Right
-from ._spec import BOTH, BROKER, Absent, BodyKind, Field, Found, RequestSpec, Touch
+from ._spec import BOTH, BROKER, Absent, AnswerSize, BodyKind, Field, Found, RequestSpec, Touch
 
 _LONG: Final = BodyKind.LONG
+_WIDE, _ALL = AnswerSize.WIDE, AnswerSize.ALL
 _GROUP: Final = Touch(Kind.GROUP, Field("consumerGroup"), Right.READ, (Action.SUB,))
 _READS: Final = Touch(Kind.TOPIC, Field("topic"), Right.READ, (Action.SUB,))
 _ASKS: Final = Touch(Kind.TOPIC, Field("topic"), Right.USE, (Action.GET,))
@@ -109,6 +110,7 @@ PULLS: Final = tuple(
         touches=(_READS, _GROUP),
         ports=BOTH,
         body=BodyKind.UNREAD,
+        answer_size=_ALL,
     )
     for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE)
 )
@@ -120,6 +122,7 @@ QUERIES: Final = (
         h.QueryMessageResponse,
         touches=(Touch(Kind.TOPIC, Field("topic"), Right.READ, (Action.SUB, Action.GET)),),
         ports=BOTH,
+        answer_size=_ALL,
     ),
     RequestSpec(
         Code.VIEW_MESSAGE_BY_ID,
@@ -129,6 +132,7 @@ QUERIES: Final = (
             _found_topic("message", Right.READ, Action.SUB, Action.GET),
         ),
         ports=BOTH,
+        answer_size=_ALL,
     ),
     RequestSpec(Code.SEARCH_OFFSET_BY_TIMESTAMP, h.SearchOffset, h.OffsetResponse, (_ASKS,), BOTH),
     RequestSpec(Code.GET_MAX_OFFSET, h.GetMaxOffset, h.OffsetResponse, (_ASKS,), BOTH),
@@ -148,6 +152,7 @@ QUERIES: Final = (
             Touch(Kind.GROUP, Field("consumerGroup", Absent.NOTHING), Right.READ, (Action.GET,)),
         ),
         ports=BROKER,
+        answer_size=_WIDE,
     ),
 )
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from .. import headers as h
 from .._codes import RequestCode as Code
-from ._spec import NAME_SERVER, BodyKind, RequestSpec, free
+from ._spec import NAME_SERVER, AnswerSize, BodyKind, RequestSpec, free
 
 _FREE: Final = (free("name servers have no accounts"),)
 _WITH_HEADERS: Final = (
@@ -26,10 +26,31 @@ _WITH_HEADERS: Final = (
     (Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, None, None),
     (Code.GET_NAMESRV_CONFIG, None, None),
 )
+_LISTS: Final = (
+    Code.GET_KVLIST_BY_NAMESPACE,
+    Code.GET_TOPICS_BY_CLUSTER,
+    Code.GET_BROKER_CLUSTER_INFO,
+    Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    Code.GET_SYSTEM_TOPIC_LIST_FROM_NS,
+    Code.GET_UNIT_TOPIC_LIST,
+    Code.GET_HAS_UNIT_SUB_TOPIC_LIST,
+    Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+)
+_ANSWERS: Final = {
+    Code.GET_ROUTEINFO_BY_TOPIC: AnswerSize.WIDE,
+    **dict.fromkeys(_LISTS, AnswerSize.ALL),
+}
 
 ROUTES: Final = (
     *(
-        RequestSpec(code, header, answer, touches=_FREE, ports=NAME_SERVER)
+        RequestSpec(
+            code,
+            header,
+            answer,
+            touches=_FREE,
+            ports=NAME_SERVER,
+            answer_size=_ANSWERS.get(code, AnswerSize.ONE),
+        )
         for code, header, answer in _WITH_HEADERS
     ),
     RequestSpec(
@@ -39,6 +60,7 @@ ROUTES: Final = (
         touches=_FREE,
         ports=NAME_SERVER,
         body=BodyKind.LONG,
+        answer_size=AnswerSize.ALL,  # it has the order of all topics that have one
     ),
     RequestSpec(
         Code.QUERY_DATA_VERSION,

@@ -39,6 +39,22 @@ class BodyKind(Enum):
 
 
 @final
+class AnswerSize(Enum):
+    """The longest bodies of answers, in bytes, by what they are about.
+
+    Whoever asks reads none that is longer: 16 MiB of JSON hold a process for half a second.
+    """
+
+    ONE = 1 << 20
+    """One queue, client, user or server, or nothing at all."""
+    WIDE = 4 << 20
+    """One topic or group, with all its brokers, queues, members or consumers."""
+    ALL = 16 << 20
+    """All topics, groups, offsets or brokers, or what is not JSON, such as messages and values: as
+    long as a frame may be."""
+
+
+@final
 class Absent(Enum):
     """The meaning of a field that is left away, or empty."""
 
@@ -171,6 +187,8 @@ class RequestSpec:
     touches: tuple[Touch, ...] = ()
     ports: tuple[Port, ...] = ()
     body: BodyKind = BodyKind.NONE
+    answer_size: AnswerSize = AnswerSize.ONE
+    """The longest body of an answer."""
     is_shared: bool = False
     """True where a logical listener has its own broker answer the request as it is."""
 

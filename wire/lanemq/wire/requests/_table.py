@@ -11,7 +11,7 @@ from ._groups import GROUPS
 from ._keys import KEYS
 from ._messages import MESSAGES
 from ._nameserver import ROUTES
-from ._spec import RequestSpec
+from ._spec import AnswerSize, RequestSpec
 from ._topics import OPERATIONS
 
 
@@ -26,3 +26,9 @@ REQUESTS: Final[Mapping[int, RequestSpec]] = _table(
     MESSAGES, GROUPS, OPERATIONS, KEYS, ROUTES, FOREIGN
 )
 """Code -> everything about it; a code that is missing here has no header, and no server of it."""
+
+
+def longest_answer(code: int) -> int:
+    """Return the length in bytes of the longest body of an answer to a request of ``code``."""
+    spec = REQUESTS.get(code)
+    return (AnswerSize.ALL if spec is None else spec.answer_size).value

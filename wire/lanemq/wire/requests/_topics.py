@@ -6,8 +6,20 @@ from .. import headers as h
 from .._codes import RequestCode as Code
 from ._bodies import TOPIC_CONFIGS
 from ._rights import Action, Kind, Right
-from ._spec import BOTH, BROKER, PROXY, WHOLE, Absent, BodyKind, Field, RequestSpec, Touch
+from ._spec import (
+    BOTH,
+    BROKER,
+    PROXY,
+    WHOLE,
+    Absent,
+    AnswerSize,
+    BodyKind,
+    Field,
+    RequestSpec,
+    Touch,
+)
 
+_WIDE, _ALL = AnswerSize.WIDE, AnswerSize.ALL
 _READS_WHOLE: Final = Touch(Kind.CLUSTER, WHOLE, Right.ADMIN, (Action.GET,))
 _CHANGES_WHOLE: Final = Touch(Kind.CLUSTER, WHOLE, Right.ADMIN, (Action.UPDATE,))
 _ASKS: Final = Touch(Kind.TOPIC, Field("topic"), Right.USE, (Action.GET,))
@@ -37,15 +49,27 @@ TOPICS: Final = (
         touches=(Touch(Kind.TOPIC, Field("topic"), Right.ADMIN, (Action.DELETE,)),),
         ports=BROKER,
     ),
-    RequestSpec(Code.GET_ALL_TOPIC_CONFIG, touches=(_READS_WHOLE,), ports=BROKER),
+    RequestSpec(Code.GET_ALL_TOPIC_CONFIG, touches=(_READS_WHOLE,), ports=BROKER, answer_size=_ALL),
     RequestSpec(Code.GET_TOPIC_CONFIG, h.GetTopicConfig, touches=(_ASKS,), ports=BROKER),
-    RequestSpec(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, touches=(_READS_WHOLE,), ports=BROKER),
-    RequestSpec(Code.GET_TOPIC_STATS_INFO, h.GetTopicStatsInfo, touches=(_ASKS,), ports=BOTH),
+    RequestSpec(
+        Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+        touches=(_READS_WHOLE,),
+        ports=BROKER,
+        answer_size=_ALL,
+    ),
+    RequestSpec(
+        Code.GET_TOPIC_STATS_INFO,
+        h.GetTopicStatsInfo,
+        touches=(_ASKS,),
+        ports=BOTH,
+        answer_size=_WIDE,
+    ),
     RequestSpec(
         Code.QUERY_TOPIC_CONSUME_BY_WHO,
         h.QueryTopicConsumeByWho,
         touches=(_ASKS,),
         ports=BROKER,
+        answer_size=_WIDE,
     ),
 )
 
@@ -57,6 +81,7 @@ LOGICAL_QUEUES: Final = (
             Touch(Kind.TOPIC, Field("topic"), Right.USE, (Action.GET, Action.PUB, Action.SUB)),
         ),
         ports=BROKER,
+        answer_size=_WIDE,
     ),
     RequestSpec(
         Code.DELETE_TOPIC_LOGICAL_QUEUE_MAPPING,
@@ -65,7 +90,13 @@ LOGICAL_QUEUES: Final = (
         ports=BROKER,
     ),
     *(
-        RequestSpec(code, touches=(_CHANGES_WHOLE,), ports=BROKER, body=BodyKind.JSON)
+        RequestSpec(
+            code,
+            touches=(_CHANGES_WHOLE,),
+            ports=BROKER,
+            body=BodyKind.JSON,
+            answer_size=_WIDE,
+        )
         for code in (
             Code.UPDATE_TOPIC_LOGICAL_QUEUE_MAPPING,
             Code.SEAL_TOPIC_LOGICAL_QUEUE,
@@ -98,15 +129,27 @@ SERVER: Final = (
             Code.SET_COMMITLOG_READ_MODE,
         )
     ),
-    RequestSpec(Code.GET_COLD_DATA_FLOW_CTR_INFO, touches=(_READS_WHOLE,), ports=BROKER),
-    RequestSpec(Code.PROXY_STATUS, touches=(_READS_WHOLE,), ports=PROXY),
-    RequestSpec(Code.PROXY_MOVE_QUEUE, h.ProxyMoveQueue, touches=(_CHANGES_WHOLE,), ports=PROXY),
-    RequestSpec(Code.PROXY_QUEUES, h.ProxyQueues, touches=(_READS_WHOLE,), ports=PROXY),
     RequestSpec(
-        Code.PROXY_DRAIN_BROKER, h.ProxyDrainBroker, touches=(_CHANGES_WHOLE,), ports=PROXY
+        Code.GET_COLD_DATA_FLOW_CTR_INFO, touches=(_READS_WHOLE,), ports=BROKER, answer_size=_WIDE
+    ),
+    RequestSpec(Code.PROXY_STATUS, touches=(_READS_WHOLE,), ports=PROXY, answer_size=_ALL),
+    RequestSpec(Code.PROXY_MOVE_QUEUE, h.ProxyMoveQueue, touches=(_CHANGES_WHOLE,), ports=PROXY),
+    RequestSpec(
+        Code.PROXY_QUEUES, h.ProxyQueues, touches=(_READS_WHOLE,), ports=PROXY, answer_size=_ALL
     ),
     RequestSpec(
-        Code.PROXY_LOST_MESSAGES, h.ProxyLostMessages, touches=(_CHANGES_WHOLE,), ports=PROXY
+        Code.PROXY_DRAIN_BROKER,
+        h.ProxyDrainBroker,
+        touches=(_CHANGES_WHOLE,),
+        ports=PROXY,
+        answer_size=_WIDE,
+    ),
+    RequestSpec(
+        Code.PROXY_LOST_MESSAGES,
+        h.ProxyLostMessages,
+        touches=(_CHANGES_WHOLE,),
+        ports=PROXY,
+        answer_size=_ALL,
     ),
     RequestSpec(Code.GET_BROKER_RUNTIME_INFO, touches=(_READS_WHOLE,), ports=BROKER),
     RequestSpec(
@@ -128,6 +171,7 @@ SERVER: Final = (
         h.CheckRocksdbCqWriteProgress,
         touches=(Touch(Kind.TOPIC, Field("topic", Absent.EVERYTHING), Right.USE, (Action.GET,)),),
         ports=BROKER,
+        answer_size=_WIDE,
     ),
     RequestSpec(
         Code.EXPORT_ROCKSDB_CONFIG_TO_JSON,
@@ -158,6 +202,7 @@ ACCOUNTS: Final = (
         answer=h.GetBrokerAclConfigResponse,
         touches=(_READS_WHOLE,),
         ports=BROKER,
+        answer_size=_ALL,
     ),
     *(
         RequestSpec(code, touches=(_CHANGES_WHOLE,), ports=BROKER, body=BodyKind.JSON)
@@ -171,7 +216,7 @@ ACCOUNTS: Final = (
         )
     ),
     *(
-        RequestSpec(code, touches=(_READS_WHOLE,), ports=BROKER)
+        RequestSpec(code, touches=(_READS_WHOLE,), ports=BROKER, answer_size=_ALL)
         for code in (
             Code.AUTH_GET_USER,
             Code.AUTH_LIST_USER,

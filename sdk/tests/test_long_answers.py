@@ -1,0 +1,116 @@
+"""Answers that are longer than any to their request are errors, and nobody reads them.
+
+What is counted are the bytes of JSON that are read: 16 MiB hold a process for half a second, in
+whichever thread.
+"""
+
+from typing import Final
+
+import pytest
+
+from lanemq.sdk import BadAnswer, LanemqError, open_remoting_client
+from lanemq.sdk.admin import open_admin
+from lanemq.testkit.sdk.clients import lite_pull_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster, Peer
+from lanemq.wire import RequestCode, fastjson
+from lanemq.wire.bodies import TopicList
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.requests import REQUESTS, AnswerSize, RequestSpec, longest_answer
+
+LIMITED: Final = [spec for spec in REQUESTS.values() if spec.answer_size is not AnswerSize.ALL]
+HEADER_BYTES: Final = 64 << 10
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of all JSON that is read."""
+    seen, loads = list[int](), fastjson.loads
+
+    def noted(data: bytes, *, max_bytes: int = 16 << 20, max_depth: int = 100) -> object:
+        seen.append(len(data))
+        return loads(data, max_bytes=max_bytes, max_depth=max_depth)
+
+    monkeypatch.setattr(fastjson, "loads", noted)
+    return seen
+
+
+def padded(body: bytes, size_bytes: int) -> bytes:
+    """Return JSON that means the same, and takes as long to read as any."""
+    numbers = b",".join([b"1"] * ((size_bytes - len(body) - 20) // 2))
+    padding = b'{"more":[' + numbers + b"]," + body[1:]
+    return padding + b" " * (size_bytes - len(padding))
+
+
+def test_lists_of_all_are_as_long_as_frames_and_what_one_asks_for_often_is_not() -> None:
+    for code in REQUESTS:
+        name = RequestCode(code).name
+        if name.startswith(("GET_ALL", "KV_")) or "LIST_FROM" in name:
+            assert longest_answer(code) == 16 << 20, name
+    often = {
+        RequestCode.GET_ROUTEINFO_BY_TOPIC: 4 << 20,
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP: 4 << 20,
+        RequestCode.LOCK_BATCH_MQ: 4 << 20,
+        RequestCode.HEART_BEAT: 1 << 20,
+        RequestCode.SEND_MESSAGE_V2: 1 << 20,
+    }
+    assert {code: longest_answer(code) for code in often} == often
+    assert longest_answer(99_999) == 16 << 20
+
+
+@pytest.mark.parametrize("spec", LIMITED, ids=lambda spec: spec.code.name)
+async def test_an_answer_of_more_than_its_request_may_have_is_an_error(
+    cluster: FakeCluster, spec: RequestSpec
+) -> None:
+    most = spec.answer_size.value
+
+    def long(frame: Frame, peer: Peer) -> Frame:
+        return frame.reply(body=bytes(most + int(frame.fields["more"])))
+
+    cluster.broker.handlers[spec.code] = long
+    async with open_remoting_client(dial=cluster.dial) as client:
+        address = cluster.broker.address
+        with pytest.raises(BadAnswer) as caught:
+            await client.call(address, request(spec.code, {"more": "1"}))
+        answer = await client.call(address, request(spec.code, {"more": "0"}))
+    assert len(answer.body) == most
+    assert str(caught.value) == (
+        f"{address}: cannot understand the answer to {spec.code.name} ({spec.code:d}): its body has"
+        f" {most + 1} bytes, at most {most} are read"
+    )
+
+
+async def test_a_route_that_is_too_long_is_not_read(cluster: FakeCluster, read: list[int]) -> None:
+    cluster.create_topic("T", queues=1)
+    handlers = cluster.name_server_nodes[0].handlers
+    code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    route = handlers[code]
+
+    def long(frame: Frame, peer: Peer) -> Frame:
+        reply = route(frame, peer)
+        assert reply is not None
+        return reply.reply(body=padded(reply.body, 5 << 20))
+
+    handlers[code] = long
+    async with (
+        lite_pull_consumer_of(cluster) as consumer,
+        open_admin(name_servers=cluster.name_servers, dial=cluster.dial) as admin,
+    ):
+        with pytest.raises(LanemqError, match=r"GET_ROUTEINFO_BY_TOPIC .* 5242880 bytes"):
+            await consumer.queues_of("T")
+        with pytest.raises(BadAnswer, match=r"GET_ROUTEINFO_BY_TOPIC .* 5242880 bytes"):
+            await admin.route("T")
+    assert max(read, default=0) < 1 << 20
+
+
+async def test_a_list_of_all_topics_is_read_however_long_it_is(
+    cluster: FakeCluster, read: list[int]
+) -> None:
+    names = tuple(f"a-topic-of-{number:06}-{'x' * 100}" for number in range(50_000))
+    body = TopicList(names).encode()
+    assert AnswerSize.WIDE.value < len(body) < AnswerSize.ALL.value - HEADER_BYTES
+    cluster.name_server_nodes[0].handlers[RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER] = (
+        lambda frame, peer: frame.reply(body=body)
+    )
+    async with open_admin(name_servers=cluster.name_servers, dial=cluster.dial) as admin:
+        assert await admin.topics() == list(names)
+    assert len(body) in read
