@@ -1,6 +1,6 @@
 """The requests of one client that a broker has not answered yet."""
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Final, final
 
 from lanemq.wire import LanguageCode, ResponseCode, Version
@@ -44,7 +44,8 @@ class Asked:
 
     def __init__(self, *, is_marked: bool = True) -> None:
         """Without ``is_marked`` nothing is counted for marks, and none is made."""
-        self._codes: dict[int, int] = {}
+        # Ordered by links: in a dict, the way to the oldest leads over all that have left before.
+        self._codes = OrderedDict[int, int]()
         self._is_marked = is_marked
         self._era_of: dict[int, _Era] = {}
         self._era = era = _Era(1)
