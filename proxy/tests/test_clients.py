@@ -1,5 +1,6 @@
 """The registry knows a client from its heartbeat until its connection, group or time ends."""
 
+from collections.abc import Mapping
 from functools import partial
 
 from hypothesis import settings
@@ -9,7 +10,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from lanemq.proxy.acl import Sender
 from lanemq.proxy.net._turns import all_steps
 from lanemq.proxy.sessions.state._clients import CLIENT_LIFE_S, ClientRegistry
-from lanemq.proxy.sessions.state._members import MEMBER_BYTES, ConsumerGroup
+from lanemq.proxy.sessions.state._members import (
+    MEMBER_BYTES,
+    ConsumerGroup,
+    subscription_bytes,
+)
 from lanemq.wire.bodies import (
     ConsumerData,
     ConsumerIdList,
@@ -48,7 +53,7 @@ class RegistryMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.charged: dict[str, int] = {}
-        self.left: dict[str, ConsumerGroup[str]] = {}
+        self.left: dict[tuple[str, str], tuple[ConsumerGroup[str], int]] = {}
         self.registry: ClientRegistry[str] = ClientRegistry(self.charge, self.leave)
         self.now_s = 0.0
         self.members: dict[tuple[str, str, str], float] = {}
@@ -56,42 +61,60 @@ class RegistryMachine(RuleBasedStateMachine):
     def charge(self, session: str, size_bytes: int) -> None:
         self.charged[session] = self.charged.get(session, 0) + size_bytes
 
-    def leave(self, session: str, group: ConsumerGroup[str]) -> None:
-        self.left[group.name] = group
-        group.give_back = partial(self.left.pop, group.name)
+    def leave(self, session: str, group: ConsumerGroup[str], paid: Mapping[str, int]) -> None:
+        for topic, size_bytes in paid.items():
+            self.left[group.name, topic] = group, size_bytes
+            group.left[topic] = partial(self.left.pop, (group.name, topic))
 
     @rule()
     def run_short_of_memory(self) -> None:
         left, self.left = self.left, {}
-        for group in left.values():
-            group.drop_subscriptions()
+        for (_, topic), (group, _) in left.items():
+            group.drop_subscriptions([topic])
 
     @invariant()
-    def members_pay_for_what_is_kept(self) -> None:
+    def those_pay_who_brought_what_is_kept(self) -> None:
         found = [self.registry.consumer_group(name) for name in GROUP_NAMES]
         groups = [group for group in found if group is not None]
-        kept = len(self.members) * (MEMBER_BYTES + len("gid-s1")) + sum(
-            group.charged_bytes for group in groups if group.charged
-        )
-        assert sum(self.charged.values()) == kept
+        members_bytes = len(self.members) * (MEMBER_BYTES + len("gid-s1"))
+        paid = [size for group in groups for mine in group.paid.values() for size in mine.values()]
+        assert sum(self.charged.values()) == members_bytes + sum(paid)
         for group in groups:
-            assert (group.name in self.left) == (group.give_back is not None)
-            if group.charged:
-                assert group.charged in group.clients
-                assert group.give_back is None
-            else:
-                assert bool(group.subscriptions) == (group.charged_bytes > 0)
-                assert bool(group.subscriptions) == (group.give_back is not None)
-        assert set(self.left) <= {group.name for group in groups}
+            assert group.paid.keys() <= group.clients.keys()
+            assert all(group.paid.values())
+            payers = {topic: one for one, mine in group.paid.items() for topic in mine}
+            assert group.payers == payers
+            assert {*payers, *group.left} == group.subscriptions.keys()
+            assert payers.keys().isdisjoint(group.left)
+            for topic, kept in group.subscriptions.items():
+                paid_bytes = (
+                    group.paid[payers[topic]][topic]
+                    if topic in payers
+                    else self.left[group.name, topic][1]
+                )
+                assert paid_bytes == subscription_bytes(kept)
+        assert self.left.keys() == {(group.name, topic) for group in groups for topic in group.left}
         there = {session for _, _, session in self.members}
         assert all((paid > 0) == (session in there) for session, paid in self.charged.items())
 
-    @rule(session=SESSIONS, consumers=st.sets(GROUPS), producers=st.sets(GROUPS))
-    def beat(self, session: str, consumers: set[str], producers: set[str]) -> None:
-        data = heartbeat(
+    @rule(
+        session=SESSIONS,
+        consumers=st.sets(GROUPS),
+        producers=st.sets(GROUPS),
+        version=st.integers(1, 3),
+        text=st.sampled_from(["a", "b", "a" * 1000]),
+    )
+    def beat(
+        self, session: str, consumers: set[str], producers: set[str], version: int, text: str
+    ) -> None:
+        subscription = SubscriptionData("T", text, sub_version=version)
+        data = HeartbeatData(
             f"id-{session}",
-            consumers={group: ["T"] for group in sorted(consumers)},
-            producers=tuple(sorted(producers)),
+            consumer_data_set=tuple(
+                ConsumerData(group, subscription_data_set=(subscription,))
+                for group in sorted(consumers)
+            ),
+            producer_data_set=tuple(map(ProducerData, sorted(producers))),
         )
         found = [self.registry.consumer_group(name) for name in consumers]
         bare = [group.name for group in found if group is not None and not group.subscriptions]
@@ -201,6 +224,30 @@ def test_a_topic_that_a_heartbeat_leaves_out_is_dropped_and_counts_as_a_change()
     assert group is not None
     assert set(group.subscriptions) == {"T"}
     assert registry.consumer_groups() == (group,)
+
+
+def test_what_another_member_brought_stays_its_own_while_the_group_keeps_it() -> None:
+    """A member that names less of a lower version would pay for less than is kept."""
+    charged = dict[str, int]()
+
+    def charge(session: str, size_bytes: int) -> None:
+        charged[session] = charged.get(session, 0) + size_bytes
+
+    registry: ClientRegistry[str] = ClientRegistry(charge)
+    long = tuple(SubscriptionData(f"T{n}", "x" * 16_000, sub_version=9) for n in range(10))
+    short = tuple(SubscriptionData(f"T{n}", "*", sub_version=1) for n in range(10))
+    for session, subscriptions in (("long", long), ("short", short)):
+        consumer = ConsumerData("g", subscription_data_set=subscriptions)
+        beat(registry, session, HeartbeatData(session, consumer_data_set=(consumer,)))
+    assert charged["long"] >= 10 * 16_000
+    assert 0 < charged["short"] < 10_000
+    few = ConsumerData("g", subscription_data_set=short[:4])
+    beat(registry, "short", HeartbeatData("short", consumer_data_set=(few,)))
+    assert 4 * 16_000 <= charged["long"] < 10 * 16_000 * 64 / 2
+    registry.closed("long")
+    assert charged["long"] == 0
+    registry.closed("short")
+    assert charged["short"] == 0
 
 
 def test_only_a_newer_version_of_a_subscription_replaces_the_known_one() -> None:

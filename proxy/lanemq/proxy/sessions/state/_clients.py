@@ -16,7 +16,8 @@ from lanemq.wire.bodies import HeartbeatData
 from ...acl import Sender
 from ...net._turns import LOOKS_OF_A_STEP, Steps
 from ._consumer_filters import Compile, ConsumerFilters, compile_filter
-from ._members import NOBODY, Client, ConsumerGroup, can_ask, member_bytes, subscriptions_bytes
+from ._members import NOBODY, Client, ConsumerGroup, can_ask, member_bytes
+from ._subscription_charges import Leave, SubscriptionCharges
 
 CLIENT_LIFE_S = 120.0
 
@@ -38,16 +39,16 @@ class ClientRegistry(Generic[SessionT]):
     """The registry of one broker's groups. Pure: times are arguments, in seconds of any one clock.
 
     ``charge`` is told how many bytes more, or fewer, are kept for a connection. ``leave`` is told
-    of one that leaves its subscriptions to its group: it pays in its place until ``give_back``,
-    which it sets.
+    of one that leaves subscriptions to its group, with the bytes of each topic's: it pays in its
+    place until what it puts into ``left`` of the group is called.
     """
 
     def __init__(
         self,
         charge: Callable[[SessionT, int], None] = lambda session, size: None,
-        leave: Callable[[SessionT, ConsumerGroup[SessionT]], None] = lambda session, group: None,
+        leave: Leave[SessionT] = lambda session, group, paid: None,
     ) -> None:
-        self._charge, self._leave_to = charge, leave
+        self._charge, self._subscriptions = charge, SubscriptionCharges(charge, leave)
         self._consumers: dict[str, ConsumerGroup[SessionT]] = {}
         self._producers: dict[str, dict[SessionT, Client[SessionT]]] = {}
         # Client id -> its connections that can ask by it, the one heard from last at the end.
@@ -88,7 +89,7 @@ class ClientRegistry(Generic[SessionT]):
                 group.list_data = None
             is_new = former is None
             self._join(group.clients, client, is_consumer=True, name=group.name)
-            self._charge_subscriptions(group, session, subscriptions_bytes(consumer))
+            self._subscriptions.charge(group, session, consumer)
             if group.subscribe(consumer, compiled) or is_new:
                 changed.append(group.name)
         for producer in data.producer_data_set:
@@ -237,22 +238,6 @@ class ClientRegistry(Generic[SessionT]):
         if size_bytes != before_bytes:
             self._charge(session, size_bytes - before_bytes)
 
-    def _charge_subscriptions(
-        self, group: ConsumerGroup[SessionT], session: SessionT | None, size_bytes: int
-    ) -> None:
-        """Charge a member for the subscriptions of its group, instead of the former one."""
-        if group.give_back is not None:
-            group.give_back()
-            group.give_back, group.charged_bytes = None, 0
-        before, before_bytes = group.charged, group.charged_bytes
-        if before == session and before_bytes == size_bytes:
-            return
-        group.charged, group.charged_bytes = session, size_bytes
-        if before is not None:
-            self._charge(before, -before_bytes)
-        if session is not None:
-            self._charge(session, size_bytes)
-
     def _index_producer(
         self, former: Client[SessionT] | None, session: SessionT, client_id: str
     ) -> None:
@@ -281,9 +266,8 @@ class ClientRegistry(Generic[SessionT]):
         elif can_ask(name):
             self._unindex_producer(session, client.client_id)
         self._charge(session, -member_bytes(name, client.client_id))
-        was_charged = group is not None and group.charged == session
-        if group is not None and not members:
-            self._charge_subscriptions(group, None, 0)
+        if group is not None:
+            self._subscriptions.leave(group, session)
         if not members:
             if is_consumer:
                 del self._consumers[name]
@@ -293,8 +277,4 @@ class ClientRegistry(Generic[SessionT]):
         memberships.discard((is_consumer, name))
         if not memberships:
             del self._sessions[session]
-        if group is not None and members and was_charged:
-            self._charge(session, -group.charged_bytes)
-            group.charged = None
-            self._leave_to(session, group)
         return True

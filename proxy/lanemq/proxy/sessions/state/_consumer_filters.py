@@ -140,6 +140,11 @@ class ConsumerFilters:
         for topic in [topic for topic in self._codes if topic not in named]:
             del self._codes[topic]
 
+    def drop(self, topic: str) -> None:
+        """Forget what is kept of a topic."""
+        self._filters.pop(topic, None)
+        self._codes.pop(topic, None)
+
     def tag_codes(self, subscription: SubscriptionData) -> frozenset[int] | None:
         """Return the tag hashes of one of the group's subscriptions; None for everything.
 

@@ -5,6 +5,7 @@ account of the address that brought them, not to one of the others, who did not;
 all peers what an address has left is dropped.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import final
 
@@ -17,41 +18,44 @@ from ._members import ConsumerGroup
 
 LOGGER = get_logger("lanemq.proxy.clients", by_peers=True)
 
+_Group = ConsumerGroup[Session]
+
 
 @final
 class LeftSubscriptions:
-    """The groups by the addresses that pay for their subscriptions."""
+    """The topics of groups by the addresses that pay for their subscriptions."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._left: dict[str, tuple[Account, dict[str, ConsumerGroup[Session]]]] = {}
+        self._left: dict[str, tuple[Account, dict[tuple[str, str], _Group]]] = {}
 
-    def take(self, session: Session, group: ConsumerGroup[Session]) -> None:
-        """Charge the address of a member that left for what its group keeps, until ``give_back``
-        of the group is called."""
+    def take(self, session: Session, group: _Group, paid: Mapping[str, int]) -> None:
+        """Charge the address of a member that left for what its group keeps of it, the bytes by
+        topic, until what is in ``left`` of the group is called."""
         host = session.peer.host
         if host not in self._left:
             account = self._budget.open(partial(self._relieve, host), is_peer=False)
             self._left[host] = account, {}
-        account, groups = self._left[host]
-        groups[group.name] = group
-        group.give_back = partial(self._give_back, host, group)
-        account.add(group.charged_bytes)
+        account, topics = self._left[host]
+        for topic, size_bytes in paid.items():
+            topics[group.name, topic] = group
+            group.left[topic] = partial(self._give_back, host, (group.name, topic), size_bytes)
+        account.add(sum(paid.values()))
 
-    def _give_back(self, host: str, group: ConsumerGroup[Session]) -> None:
-        account, groups = self._left[host]
-        del groups[group.name]
-        account.add(-group.charged_bytes)
-        if not groups:
+    def _give_back(self, host: str, key: tuple[str, str], size_bytes: int) -> None:
+        account, topics = self._left[host]
+        del topics[key]
+        account.add(-size_bytes)
+        if not topics:
             del self._left[host]
             account.close()
 
     def _relieve(self, host: str) -> None:
         LOGGER.warning("memory is short: subscriptions that %s left were dropped", host)
-        account, groups = self._left.pop(host)
+        account, topics = self._left.pop(host)
         account.close()
-        for group in groups.values():
-            group.drop_subscriptions()
+        for (_, topic), group in topics.items():
+            group.drop_subscriptions([topic])
 
 
 def client_registry(budget: Budget) -> ClientRegistry[Session]:

@@ -1,6 +1,6 @@
 """The members of groups, as their heartbeats describe them, and the memory that they take."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -57,12 +57,13 @@ class ConsumerGroup(Generic[SessionT]):
     clients: dict[SessionT, Client[SessionT]] = field(default_factory=dict)
     """The members in the order in which they made their present claims."""
     seen_s: float = 0.0
-    charged: SessionT | None = None
-    """The member charged for the subscriptions, which brought them; None once it has left."""
-    charged_bytes: int = 0
-    """The bytes charged for them."""
-    give_back: Callable[[], object] | None = None
-    """Ends what is charged in the place of a member that has left; None where none has."""
+    payers: dict[str, SessionT] = field(default_factory=dict)
+    """The member that brought each topic's subscription, and is charged for it, by topic; those
+    that have left are not here."""
+    paid: dict[SessionT, dict[str, int]] = field(default_factory=dict)
+    """The bytes that each of them is charged for, by topic."""
+    left: dict[str, Callable[[], object]] = field(default_factory=dict)
+    """Ends what is charged for a topic in the place of a member that has left."""
     list_data: bytes | None = None
     """The result of ``listed``, until the members or their ids change."""
 
@@ -86,11 +87,20 @@ class ConsumerGroup(Generic[SessionT]):
         self.filters.register(data.subscription_data_set, compiled)
         return changed
 
-    def drop_subscriptions(self) -> None:
-        """Forget all subscriptions, as nobody pays for them, until a member names its own."""
-        self.subscriptions.clear()
-        self.filters = ConsumerFilters()
-        self.charged_bytes, self.give_back = 0, None
+    def will_keep(self, subscription: SubscriptionData, size_bytes: int) -> bool:
+        """Return whether ``subscribe`` keeps one of that size rather than what is known of its
+        topic, or as good as keeps it, since both take the same."""
+        known = self.subscriptions.get(subscription.topic)
+        if known is None or subscription.sub_version > known.sub_version:
+            return True
+        return subscription_bytes(known) == size_bytes
+
+    def drop_subscriptions(self, topics: Iterable[str]) -> None:
+        """Forget some subscriptions, as nobody pays for them, until a member names its own."""
+        for topic in topics:
+            del self.left[topic]
+            self.subscriptions.pop(topic, None)
+            self.filters.drop(topic)
 
     def client_ids(self) -> list[str]:
         """Return the members' ids, sorted and without duplicates: by this list they divide the
@@ -132,17 +142,19 @@ def member_bytes(name: str, client_id: str) -> int:
     return MEMBER_BYTES + len(name) + len(client_id)
 
 
-def subscriptions_bytes(data: ConsumerData) -> int:
-    """Estimate the bytes kept for a client's subscriptions in a group."""
-    total = 0
-    for one in data.subscription_data_set:
-        total += SUBSCRIPTION_BYTES + len(one.topic) + len(one.filter_class_source or "")
-        total += len(one.expression_type)
-        total += CODE_BYTES * len(one.code_set) + sum(map(len, one.tags_set))
-        chars = len(one.sub_string)
-        is_made_ready = chars <= EXPRESSION_CHARS_MAX and not one.code_set
-        total += chars * (TEXT_BYTES_PER_CHAR if is_made_ready else 1)
-    return total
+def subscription_bytes(one: SubscriptionData) -> int:
+    """Estimate the bytes kept for a subscription of a group."""
+    chars = len(one.sub_string)
+    is_made_ready = chars <= EXPRESSION_CHARS_MAX and not one.code_set
+    return (
+        SUBSCRIPTION_BYTES
+        + len(one.topic)
+        + len(one.filter_class_source or "")
+        + len(one.expression_type)
+        + CODE_BYTES * len(one.code_set)
+        + sum(map(len, one.tags_set))
+        + chars * (TEXT_BYTES_PER_CHAR if is_made_ready else 1)
+    )
 
 
 def heartbeat_bytes(data: HeartbeatData) -> int:
@@ -150,6 +162,7 @@ def heartbeat_bytes(data: HeartbeatData) -> int:
     client_id = data.client_id
     producers = sum(member_bytes(one.group_name, client_id) for one in data.producer_data_set)
     return producers + sum(
-        member_bytes(one.group_name, client_id) + subscriptions_bytes(one)
+        member_bytes(one.group_name, client_id)
+        + sum(map(subscription_bytes, one.subscription_data_set))
         for one in data.consumer_data_set
     )
