@@ -13,7 +13,7 @@ TEST_MOST = $(BIN)/pytest --quiet --numprocesses auto --dist worksteal -m 'not p
 # third: so many run at once on two cores.
 TEST_BY_FILES = $(BIN)/pytest --quiet --dist loadfile --no-loadscope-reorder
 TEST_REAL = $(TEST_BY_FILES) --numprocesses 5 compat_tests
-TEST_SLOW = $(TEST_BY_FILES) --numprocesses 3 --ignore compat_tests/tests
+TEST_SLOW = $(TEST_BY_FILES) --numprocesses 3 wire storage sdk proxy spark bench
 PARTS := wire storage sdk proxy spark compat_tests bench testkit tools examples
 
 # Byte code is kept in .venv: collecting the tests takes a third of the time then.
@@ -70,7 +70,7 @@ test-all: lint $(DOCS_READY)
 # A tenth of the examples of property tests. Every test of the Spark part
 # is slow, and to find that out takes two seconds.
 test-fast: $(READY)
-	LANEMQ_TESTS=quick $(IN_MEMORY) $(BIN)/pytest --quiet --override-ini tmp_path_retention_policy=failed --numprocesses auto --dist worksteal -m 'not peers and not slow' --ignore spark/tests
+	LANEMQ_TESTS=quick $(IN_MEMORY) $(BIN)/pytest --quiet --override-ini tmp_path_retention_policy=failed --numprocesses auto --dist worksteal -m 'not peers and not slow' --ignore-glob 'spark/*'
 
 # The core of the tests with newer Pythons, each in an environment of its own below build/pythons.
 test-pythons: $(READY)
