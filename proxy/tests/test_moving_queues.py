@@ -5,6 +5,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from math import inf
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
@@ -1060,6 +1061,29 @@ async def test_an_end_is_read_once_queues_have_all_that_was_acknowledged(
     fake: Any = SimpleNamespace(config=admin.config, runtime=runtime)
     await has_dispatched(fake, "a:1")
     assert not told
+
+
+async def test_a_broker_that_has_just_started_refuses_to_tell_of_itself_for_a_moment(
+    autojump_clock: MockClock,
+) -> None:
+    """Apache's 4.9.7 has no sample of its rates before the first second is over."""
+
+    async def runtime(_: str) -> Mapping[str, str]:
+        if trio.current_time() < until_s:
+            raise RefusedByBroker(code, "java.util.NoSuchElementException", "a:1")
+        return {"commitLogMaxOffset": "100", "dispatchBehindBytes": "0"}
+
+    fake: Any = SimpleNamespace(config=Admin({}).config, runtime=runtime)
+    until_s, code = trio.current_time() + 1.0, ResponseCode.SYSTEM_ERROR
+    await has_dispatched(fake, "a:1")
+    assert trio.current_time() < until_s + 0.5
+    until_s = inf
+    with pytest.raises(RefusedByBroker):  # not for ever
+        await has_dispatched(fake, "a:1")
+    asked_s, code = trio.current_time(), ResponseCode.NO_PERMISSION
+    with pytest.raises(RefusedByBroker):
+        await has_dispatched(fake, "a:1")
+    assert trio.current_time() == asked_s
 
 
 async def test_a_topic_with_more_groups_than_are_looked_at_stays() -> None:

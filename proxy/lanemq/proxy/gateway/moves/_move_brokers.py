@@ -14,6 +14,7 @@ from lanemq.wire.headers import GetMaxOffset
 
 from ..order import PROXIED, MovedQueue, Part, QueueOrder
 from ._context import MoveContext, MoveRefused
+from ._heard import runtime_of
 from ._permissions import have_nobody_write, is_written, set_writable
 from ._progress import indexed, note_begin
 from ._records import offset_of
@@ -273,7 +274,7 @@ async def has_dispatched(admin: AdminClient, address: str) -> None:
     DefaultMessageStore.ReputMessageService.behind, CommitLog.getConfirmOffset.
     """
     name, value = _FLUSHES
-    told = await admin.runtime(address)
+    told = await runtime_of(admin, address)
     is_flushed = (await admin.config(address)).get(name, "").upper() == value
     is_flushed &= not told.get(_VERSION, "").startswith(_OLD_VERSIONS)
     taken = _number(told, _LOG_END)
@@ -282,7 +283,7 @@ async def has_dispatched(admin: AdminClient, address: str) -> None:
         if behind <= 0 if is_flushed else _number(told, _LOG_END) - behind >= taken:
             return
         await trio.sleep(CLOSE_S if behind < CLOSE_BYTES else LOOK_S)
-        told = await admin.runtime(address)
+        told = await runtime_of(admin, address)
 
 
 def _number(told: Mapping[str, str], name: str) -> int:
