@@ -4,21 +4,38 @@ What is counted are the bytes of JSON that are read: 16 MiB hold a process for h
 whichever thread.
 """
 
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 import pytest
 
 from lanemq.sdk import BadAnswer, LanemqError, open_remoting_client
-from lanemq.sdk.admin import open_admin
+from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.testkit.sdk.clients import lite_pull_consumer_of
 from lanemq.testkit.sdk.cluster import FakeCluster, Peer
-from lanemq.wire import RequestCode, fastjson
+from lanemq.wire import RemoteProtocolError, RequestCode, fastjson
 from lanemq.wire.bodies import TopicList
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.requests import REQUESTS, AnswerSize, RequestSpec, longest_answer
 
 LIMITED: Final = [spec for spec in REQUESTS.values() if spec.answer_size is not AnswerSize.ALL]
 HEADER_BYTES: Final = 64 << 10
+
+
+@pytest.fixture
+def read_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of all JSON that is read in the thread of the test."""
+    seen, loads, loop = list[int](), fastjson.loads, threading.get_ident()
+
+    def noted(data: bytes, *, max_bytes: int = 16 << 20, max_depth: int = 100) -> object:
+        if threading.get_ident() == loop:
+            seen.append(len(data))
+        return loads(data, max_bytes=max_bytes, max_depth=max_depth)
+
+    monkeypatch.setattr(fastjson, "loads", noted)
+    return seen
 
 
 @pytest.fixture
@@ -114,3 +131,30 @@ async def test_a_list_of_all_topics_is_read_however_long_it_is(
     async with open_admin(name_servers=cluster.name_servers, dial=cluster.dial) as admin:
         assert await admin.topics() == list(names)
     assert len(body) in read
+
+
+Ask = Callable[[AdminClient, str], Awaitable[object]]
+WIDE: Final[dict[RequestCode, Ask]] = {
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: lambda admin, _: admin.topics(),
+    RequestCode.GET_TOPICS_BY_CLUSTER: lambda admin, _: admin.topics_of_cluster("c"),
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: lambda admin, _: admin.route("T"),
+    RequestCode.GET_BROKER_CLUSTER_INFO: lambda admin, _: admin.cluster(),
+    RequestCode.GET_ALL_TOPIC_CONFIG: lambda admin, at: admin.topic_configs(at),
+    RequestCode.GET_TOPIC_STATS_INFO: lambda admin, at: admin.topic_offsets(at, "T"),
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: lambda admin, at: admin.groups(at),
+    RequestCode.GET_ALL_CONSUMER_OFFSET: lambda admin, at: admin.offset_table(at),
+    RequestCode.GET_CONSUME_STATS: lambda admin, at: admin.consume_stats(at, "g"),
+}
+
+
+@pytest.mark.parametrize("code", WIDE, ids=lambda code: code.name)
+async def test_an_administrator_reads_wide_answers_beside_the_loop(
+    cluster: FakeCluster, read_on_the_loop: list[int], code: RequestCode
+) -> None:
+    body = padded(b"{}", 256 << 10)
+    for node in (cluster.broker, cluster.name_server_nodes[0]):
+        node.handlers[code] = lambda frame, peer: frame.reply(body=body)
+    async with open_admin(name_servers=cluster.name_servers, dial=cluster.dial) as admin:
+        with suppress(RemoteProtocolError):  # a member that is required may be missing
+            await WIDE[code](admin, cluster.broker.address)
+    assert len(body) not in read_on_the_loop

@@ -44,6 +44,7 @@ from lanemq.wire.headers import (
 from lanemq.wire.kv import NamespaceStatus, decode_answer
 
 from ..._errors import RefusedByBroker
+from ..._tasks import read_body
 from ._caller import Caller
 
 
@@ -82,33 +83,33 @@ class BrokerRequests:
     async def topic_configs(self, address: str) -> TopicConfigWrapper:
         """Return the configuration of all topics (21)."""
         frame = await self._caller.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
-        return TopicConfigWrapper.decode(frame.body)
+        return await read_body(frame.body, TopicConfigWrapper.decode)
 
     async def topic_config(self, address: str, topic: str) -> TopicConfig:
         """Return the configuration of one topic (351, not known to brokers before 5.0)."""
         frame = await self._caller.ask(
             address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfig(topic=topic)
         )
-        return TopicConfig.decode(frame.body)
+        return await read_body(frame.body, TopicConfig.decode)
 
     async def system_topics(self, address: str) -> list[str]:
         """Return the topics that the broker keeps for itself (305)."""
         frame = await self._caller.ask(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
-        return list(TopicList.decode(frame.body).topic_list)
+        return list((await read_body(frame.body, TopicList.decode)).topic_list)
 
     async def topic_offsets(self, address: str, topic: str) -> TopicStatsTable:
         """Return the bounds of each queue of a topic and when it was last written (202)."""
         frame = await self._caller.ask(
             address, RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfo(topic=topic)
         )
-        return TopicStatsTable.decode(frame.body)
+        return await read_body(frame.body, TopicStatsTable.decode)
 
     async def groups_of_topic(self, address: str, topic: str) -> list[str]:
         """Return the consumer groups that read a topic or once did (300)."""
         frame = await self._caller.ask(
             address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, QueryTopicConsumeByWho(topic=topic)
         )
-        return sorted(GroupList.decode(frame.body).group_list)
+        return sorted((await read_body(frame.body, GroupList.decode)).group_list)
 
     async def put_group(self, address: str, config: SubscriptionGroupConfig) -> None:
         """Create a consumer group, or change it (200)."""
@@ -119,7 +120,7 @@ class BrokerRequests:
     async def groups(self, address: str) -> SubscriptionGroupWrapper:
         """Return the configuration of all consumer groups (201)."""
         frame = await self._caller.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        return SubscriptionGroupWrapper.decode(frame.body)
+        return await read_body(frame.body, SubscriptionGroupWrapper.decode)
 
     async def delete_group(self, address: str, group: str, *, remove_offsets: bool = False) -> None:
         """Delete the configuration of a consumer group (207), and its offsets if asked to."""
@@ -141,7 +142,7 @@ class BrokerRequests:
     async def runtime(self, address: str) -> dict[str, str]:
         """Return what the broker reports about itself (28)."""
         frame = await self._caller.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-        return dict(KVTable.decode(frame.body).table)
+        return dict((await read_body(frame.body, KVTable.decode)).table)
 
     async def config(self, address: str) -> dict[str, str]:
         """Return the broker's configuration (26)."""
@@ -157,7 +158,7 @@ class BrokerRequests:
     async def producers(self, address: str) -> ProducerTable:
         """Return all connected producers by group (328)."""
         frame = await self._caller.ask(address, RequestCode.GET_ALL_PRODUCER_INFO)
-        return ProducerTable.decode(frame.body)
+        return await read_body(frame.body, ProducerTable.decode)
 
     async def statistics(self, address: str, name: str, key: str) -> BrokerStatsData:
         """Return one counter (315), such as TOPIC_PUT_NUMS of a topic."""
@@ -166,7 +167,7 @@ class BrokerRequests:
             RequestCode.VIEW_BROKER_STATS_DATA,
             ViewBrokerStatsData(stats_name=name, stats_key=key),
         )
-        return BrokerStatsData.decode(frame.body)
+        return await read_body(frame.body, BrokerStatsData.decode)
 
     async def clean_expired_queues(self, address: str) -> None:
         """Remove queue files whose messages are gone (306)."""
@@ -201,7 +202,7 @@ class BrokerRequests:
         """
         header = CheckRocksdbCqWriteProgress(topic, check_from_ms, wait_result=True)
         frame = await self._caller.ask(address, RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, header)
-        old = CheckRocksdbCqWriteProgressBody.decode(frame.body)
+        old = await read_body(frame.body, CheckRocksdbCqWriteProgressBody.decode)
         if old.diff_result is not None:
             return CheckRocksdbCqWriteResult(old.diff_result, CheckStatus.IN_PROGRESS)
-        return CheckRocksdbCqWriteResult.decode(frame.body)
+        return await read_body(frame.body, CheckRocksdbCqWriteResult.decode)

@@ -42,6 +42,7 @@ from lanemq.wire.headers import (
     UpdateConsumerOffset,
 )
 
+from ..._tasks import read_body
 from ._caller import Caller
 
 # A relayed request waits for a client, ten seconds at most on the broker's side.
@@ -63,7 +64,7 @@ class ConsumerRequests:
             GetConsumeStats(consumer_group=group, topic=topic),
             timeout_s=3 * self._caller.timeout_s,
         )
-        return ConsumeStats.decode(frame.body)
+        return await read_body(frame.body, ConsumeStats.decode)
 
     async def consume_stats_of_all(
         self, address: str, *, only_ordered: bool = False
@@ -75,7 +76,7 @@ class ConsumerRequests:
             GetConsumeStatsInBroker(is_order=only_ordered),
             timeout_s=3 * self._caller.timeout_s,
         )
-        return ConsumeStatsList.decode(frame.body)
+        return await read_body(frame.body, ConsumeStatsList.decode)
 
     async def consumer_connections(self, address: str, group: str) -> ConsumerConnection | None:
         """Return the connected members of a group (203), None without any."""
@@ -87,7 +88,7 @@ class ConsumerRequests:
         )
         if frame.code != ResponseCode.SUCCESS:
             return None
-        return ConsumerConnection.decode(frame.body)
+        return await read_body(frame.body, ConsumerConnection.decode)
 
     async def producer_connections(self, address: str, group: str) -> ProducerConnection:
         """Return the connected members of a producer group (204)."""
@@ -96,7 +97,7 @@ class ConsumerRequests:
             RequestCode.GET_PRODUCER_CONNECTION_LIST,
             GetProducerConnectionList(producer_group=group),
         )
-        return ProducerConnection.decode(frame.body)
+        return await read_body(frame.body, ProducerConnection.decode)
 
     async def max_offset(self, address: str, queue: MessageQueue) -> int:
         """Return the offset of the next message of a queue (30)."""
@@ -159,7 +160,8 @@ class ConsumerRequests:
         frame = await self._caller.ask(
             address, RequestCode.LOCK_BATCH_MQ, fields={BOUND_LOCK_FIELD: "true"}, body=body.encode
         )
-        return frozenset(LockBatchResult.decode(frame.body).lock_ok_mq_set) & frozenset(queues)
+        locked = await read_body(frame.body, LockBatchResult.decode)
+        return frozenset(locked.lock_ok_mq_set) & frozenset(queues)
 
     async def unlock_queues(
         self, address: str, group: str, client_id: str, queues: Sequence[MessageQueue]
@@ -173,12 +175,12 @@ class ConsumerRequests:
         frame = await self._caller.ask(
             address, RequestCode.GET_ALL_CONSUMER_OFFSET, timeout_s=3 * self._caller.timeout_s
         )
-        return ConsumerOffsetTable.decode(frame.body).offset_table
+        return (await read_body(frame.body, ConsumerOffsetTable.decode)).offset_table
 
     async def delay_offsets(self, address: str) -> Mapping[int, int]:
         """Return how far delayed delivery is (45): level -> offset of the next message."""
         frame = await self._caller.ask(address, RequestCode.GET_ALL_DELAY_OFFSET)
-        return DelayOffsetTable.decode(frame.body).offset_table
+        return (await read_body(frame.body, DelayOffsetTable.decode)).offset_table
 
     async def reset_offsets(
         self, address: str, group: str, topic: str, timestamp_ms: int, *, force: bool
@@ -194,7 +196,7 @@ class ConsumerRequests:
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
             ResetOffset(topic=topic, group=group, timestamp=timestamp_ms, is_force=force),
         )
-        return dict(ResetOffsetBody.decode(frame.body).offset_table)
+        return dict((await read_body(frame.body, ResetOffsetBody.decode)).offset_table)
 
     async def consumer_offsets(
         self, address: str, group: str, topic: str, *, client_id: str = ""
@@ -206,7 +208,7 @@ class ConsumerRequests:
             GetConsumerStatus(topic=topic, group=group, client_addr=client_id),
             timeout_s=RELAY_TIMEOUT_S,
         )
-        table = GetConsumerStatusBody.decode(frame.body).consumer_table
+        table = (await read_body(frame.body, GetConsumerStatusBody.decode)).consumer_table
         return {client_id: dict(offsets) for client_id, offsets in table.items()}
 
     async def running_info(
@@ -219,7 +221,7 @@ class ConsumerRequests:
             GetConsumerRunningInfo(consumer_group=group, client_id=client_id, jstack_enable=stack),
             timeout_s=RELAY_TIMEOUT_S,
         )
-        return ConsumerRunningInfo.decode(frame.body)
+        return await read_body(frame.body, ConsumerRunningInfo.decode)
 
     async def consume_directly(
         self, address: str, group: str, client_id: str, offset_id: str
@@ -231,7 +233,7 @@ class ConsumerRequests:
             ConsumeMessageDirectly(consumer_group=group, client_id=client_id, msg_id=offset_id),
             timeout_s=RELAY_TIMEOUT_S,
         )
-        return ConsumeMessageDirectlyResultBody.decode(frame.body)
+        return await read_body(frame.body, ConsumeMessageDirectlyResultBody.decode)
 
     async def time_span(self, address: str, group: str, topic: str) -> QueryConsumeTimeSpanBody:
         """Return first, last and consumed store time of each queue (303)."""
@@ -240,7 +242,7 @@ class ConsumerRequests:
             RequestCode.QUERY_CONSUME_TIME_SPAN,
             QueryConsumeTimeSpan(topic=topic, group=group),
         )
-        return QueryConsumeTimeSpanBody.decode(frame.body)
+        return await read_body(frame.body, QueryConsumeTimeSpanBody.decode)
 
     async def clone_offsets(
         self, address: str, source: str, target: str, topic: str, *, offline: bool = True

@@ -32,6 +32,7 @@ from lanemq.wire.logical import (
 )
 
 from ..._errors import BadAnswer
+from ..._tasks import read_body
 from ._caller import Caller
 
 SEAL_TIMEOUT_S: Final = 15.0
@@ -51,14 +52,16 @@ class LogicalQueueRequests:
         header = QueryLogicalQueueMapping(topic=topic)
         code = RequestCode.QUERY_TOPIC_LOGICAL_QUEUE_MAPPING
         frame = await self._caller.ask(address, code, header)
-        return LogicalQueues.decode(frame.body) if frame.body else None
+        return await read_body(frame.body, LogicalQueues.decode) if frame.body else None
 
     async def routed_logical_queues(self, topic: str) -> LogicalQueues | None:
         """Return the logical queues that a name server shows to clients (105), None for a topic
         without. Raises ``RefusedByBroker`` for a topic that does not exist."""
         header = GetRouteInfo(topic, sys_flag=LOGICAL_QUEUE_FLAG)
         frame = await self._caller.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        return LogicalQueues.of_route(RouteData.decode(frame.body).extra)
+        return await read_body(
+            frame.body, lambda body: LogicalQueues.of_route(RouteData.decode(body).extra)
+        )
 
     async def map_queue(
         self, address: str, topic: str, queue_id: int, index: int, *, force: bool = False
@@ -162,7 +165,7 @@ class LogicalQueueRequests:
         body = AppendSuperseded(topic).encode
         code = RequestCode.APPEND_SUPERSEDED_MESSAGES
         frame = await self._caller.ask(address, code, body=body, timeout_s=APPEND_TIMEOUT_S)
-        return AppendSupersededResult.decode(frame.body).messages
+        return (await read_body(frame.body, AppendSupersededResult.decode)).messages
 
     async def claim_indices(
         self, address: str, asked: ClaimLogicalIndices
@@ -173,14 +176,14 @@ class LogicalQueueRequests:
         """
         code = RequestCode.CLAIM_LOGICAL_INDICES
         frame = await self._caller.ask(address, code, body=partial(asked.encode, standard=True))
-        return ClaimedLogicalIndices.decode(frame.body)
+        return await read_body(frame.body, ClaimedLogicalIndices.decode)
 
     async def _migrate(
         self, address: str, code: RequestCode, body: MigrateLogicalQueue
     ) -> MigrateLogicalQueue:
         timeout_s = max(SEAL_TIMEOUT_S, self._caller.timeout_s)
         frame = await self._caller.ask(address, code, body=body.encode, timeout_s=timeout_s)
-        return MigrateLogicalQueue.decode(frame.body) if frame.body else body
+        return await read_body(frame.body, MigrateLogicalQueue.decode) if frame.body else body
 
     async def _segment(self, address: str, code: RequestCode, body: Callable[[], bytes]) -> Segment:
         timeout_s = max(SEAL_TIMEOUT_S, self._caller.timeout_s)
@@ -189,6 +192,6 @@ class LogicalQueueRequests:
             # The answer of PREVIEW's brokers when there was nothing to do.
             raise BadAnswer(address, f"request {code}", frame.remark or "no segment in it")
         try:
-            return Segment.decode(frame.body)
+            return await read_body(frame.body, Segment.decode)
         except RemoteProtocolError as error:
             raise BadAnswer(address, f"request {code}", str(error)) from error

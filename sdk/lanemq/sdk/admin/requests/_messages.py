@@ -41,6 +41,7 @@ from lanemq.wire.message import (
 
 from ..._errors import BadAnswer
 from ..._pull_status import PULL_STATUS, PullStatus
+from ..._tasks import read_body
 from ._caller import Caller
 
 TURN_BYTES: Final = 32 << 10
@@ -216,7 +217,7 @@ class MessageRequests:
             topic=queue.topic, queue_id=queue.queue_id, index=start, count=count
         )
         frame = await self._caller.ask(address, RequestCode.QUERY_CONSUME_QUEUE, header)
-        return QueryConsumeQueueBody.decode(frame.body)
+        return await read_body(frame.body, QueryConsumeQueueBody.decode)
 
 
 def message_id(message: StoredMessage) -> str:

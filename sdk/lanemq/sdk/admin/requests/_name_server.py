@@ -38,6 +38,7 @@ from lanemq.wire.headers import (
 )
 
 from ..._errors import BrokerUnreachable, NoRoute, RefusedByBroker, RequestTimedOut
+from ..._tasks import read_body
 from ._caller import Caller
 
 
@@ -49,14 +50,14 @@ class NameServerRequests:
     async def topics(self) -> list[str]:
         """Return the names of all topics that have a route (206)."""
         frame = await self._caller.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return list(TopicList.decode(frame.body).topic_list)
+        return list((await read_body(frame.body, TopicList.decode)).topic_list)
 
     async def topics_of_cluster(self, cluster: str) -> list[str]:
         """Return the names of the topics with a queue in ``cluster`` (224)."""
         frame = await self._caller.ask_name_server(
             RequestCode.GET_TOPICS_BY_CLUSTER, GetTopicsByCluster(cluster=cluster)
         )
-        return list(TopicList.decode(frame.body).topic_list)
+        return list((await read_body(frame.body, TopicList.decode)).topic_list)
 
     async def route(self, topic: str) -> RouteData:
         """Return the brokers and queues of ``topic`` (105). Raises ``NoRoute``."""
@@ -69,17 +70,17 @@ class NameServerRequests:
                 raise
             servers = ", ".join(self._caller.name_servers)
             raise NoRoute(topic, f"no route at name server {servers}") from None
-        return RouteData.decode(frame.body)
+        return await read_body(frame.body, RouteData.decode)
 
     async def cluster(self) -> ClusterInfo:
         """Return the clusters and the addresses of their brokers (106)."""
         frame = await self._caller.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return ClusterInfo.decode(frame.body)
+        return await read_body(frame.body, ClusterInfo.decode)
 
     async def proxy_status(self, address: str) -> ProxyStatus:
         """Return what a proxy of lanemq reports at its port for routes (310431)."""
         frame = await self._caller.ask(address, RequestCode.PROXY_STATUS)
-        return ProxyStatus.decode(frame.body)
+        return await read_body(frame.body, ProxyStatus.decode)
 
     async def move_queue(
         self, address: str, topic: str, index: int, broker: str = "", *, abort: bool = False
@@ -90,12 +91,12 @@ class NameServerRequests:
         """
         header = ProxyMoveQueue(topic=topic, index=index, broker=broker, abort=abort)
         frame = await self._caller.ask(address, RequestCode.PROXY_MOVE_QUEUE, header)
-        return QueueMove.decode(frame.body)
+        return await read_body(frame.body, QueueMove.decode)
 
     async def proxied_queues(self, address: str, topic: str) -> ProxiedQueues:
         """Return the brokers to which the queues of a topic behind a proxy are written (310433)."""
         frame = await self._caller.ask(address, RequestCode.PROXY_QUEUES, ProxyQueues(topic=topic))
-        return ProxiedQueues.decode(frame.body)
+        return await read_body(frame.body, ProxiedQueues.decode)
 
     async def drain_at_proxy(
         self, address: str, broker: str, *, forget: bool = False
@@ -107,7 +108,7 @@ class NameServerRequests:
         """
         header = ProxyDrainBroker(broker=broker, forget=forget)
         frame = await self._caller.ask(address, RequestCode.PROXY_DRAIN_BROKER, header)
-        return BrokerDrain.decode(frame.body)
+        return await read_body(frame.body, BrokerDrain.decode)
 
     async def lost_at_proxy(
         self, address: str, broker: str, *, passes: bool = False
@@ -119,7 +120,7 @@ class NameServerRequests:
         """
         header = ProxyLostMessages(broker=broker, passes=passes)
         frame = await self._caller.ask(address, RequestCode.PROXY_LOST_MESSAGES, header)
-        return LostMessages.decode(frame.body)
+        return await read_body(frame.body, LostMessages.decode)
 
     async def delete_route(self, topic: str, *, cluster: str | None = None) -> None:
         """Make every name server forget the route of ``topic`` (216)."""
@@ -134,7 +135,7 @@ class NameServerRequests:
                 frame = await self._caller.ask(address, RequestCode.GET_BROKER_CLUSTER_INFO)
             except (BrokerUnreachable, RequestTimedOut):
                 continue
-            if broker_name in ClusterInfo.decode(frame.body).broker_addr_table:
+            if broker_name in (await read_body(frame.body, ClusterInfo.decode)).broker_addr_table:
                 return address
         return None
 
@@ -182,7 +183,7 @@ class NameServerRequests:
             if error.code != ResponseCode.QUERY_NOT_FOUND:
                 raise
             return {}
-        return dict(KVTable.decode(frame.body).table)
+        return dict((await read_body(frame.body, KVTable.decode)).table)
 
     async def delete_value(self, namespace: str, key: str) -> None:
         """Remove a value from every name server (102)."""
