@@ -163,7 +163,7 @@ async def test_a_file_that_cannot_be_read_is_named_and_one_that_cannot_be_writte
     tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / FILE).write_bytes(b"[]")
-    with pytest.raises(ConfigError, match="does not name the log of orders"):
+    with pytest.raises(ConfigError, match="does not name the log LANEMQ_PROXY_queues"):
         known_at(tmp_path)
     (tmp_path / FILE).unlink()
     (tmp_path / "file").write_bytes(b"")

@@ -22,23 +22,27 @@ from ._brokers import UpstreamBrokers
 from ._changes import guard_of_changes
 from ._config import GatewayConfig
 from ._direct_members import DirectMembers
+from ._known_logs import known_key_logs, known_log, orders_over
 from ._name_servers import NameServers
 from ._numbers import BrokerNumbers
 from ._peers import Peers
 from ._routes import Routes
 from ._status import StatusRequests
 from ._workers import Workers
-from .kv import CALL_S, FILE, KeyNamespaces, KeyRequests, KnownLog, make_upstream_keys
+from .kv import (
+    CALL_S,
+    KeyNamespaces,
+    KeyRequests,
+    KnownLog,
+    KnownLogs,
+)
 from .moves import DrainRequests, LeftBehind, MoveContext, MoveRequests, MovingQueues, Returns
-from .order import LOG_PREFIX, NAMESPACE, QueueOrders
+from .order import QueueOrders
 
 LOGGER = get_logger("lanemq.proxy.gateway", by_peers=True)
 
 FIRST_LOOK_S: Final = 5.0
 """Seconds that the start waits for a name server; brokers found later get their ports then."""
-MASTERS_S: Final = 40.0
-"""Seconds after which all masters are listed, where name servers have just been started: brokers
-register every 30 s."""
 HEARD_S: Final = 60.0
 """Seconds after which a broker that has started knows all members of groups again: clients ask for
 routes, and send heartbeats, every 30 s each."""
@@ -135,11 +139,14 @@ def _parts(
 ) -> tuple[RunningGateway, list[Task]]:
     """Build a proxy, and its tasks."""
     budget = Budget(config.peer_memory_bytes)
-    namespaces = KeyNamespaces(client, config.name_servers) if config.keys else None
+    namespaces = known_keys = None
+    if config.keys:
+        known_keys = known_key_logs(config, address)
+        namespaces = KeyNamespaces(client, config.name_servers, known=known_keys)
     keys = None if namespaces is None else _keys(namespaces, lambda: brokers.first_name)
     admin = AdminClient(client, config.name_servers, timeout_s=CALL_S)
-    known = _known_log(config, address) if config.logical else None
-    orders = None if known is None else _orders(config, client, admin, known)
+    known = known_log(config, address) if config.logical else None
+    orders = None if known is None else orders_over(config, client, admin, known)
     brokers = UpstreamBrokers(
         config,
         numbers,
@@ -151,15 +158,7 @@ def _parts(
         orders=orders,
     )
     members = None if orders is None else DirectMembers(admin, brokers, orders)
-    peers = Peers(
-        client,
-        config.other_proxies,
-        brokers,
-        own_name=str(address),
-        keeps_order=config.logical,
-        moves=config.moves,
-        known=known,
-    )
+    peers = _peers(config, address, client, brokers, known, known_keys)
     name_servers = NameServers(client, config.name_servers, own_name=str(address))
     routes = Routes(name_servers, brokers, peers, namespaces, orders)
     tasks: list[Task] = [
@@ -189,6 +188,26 @@ def _parts(
         address, routes, brokers, peers, budget, orders, members, moving, left, server
     )
     return running, tasks
+
+
+def _peers(
+    config: GatewayConfig,
+    address: HostAddress,
+    client: RemotingClient,
+    brokers: UpstreamBrokers,
+    known: KnownLog | None,
+    known_keys: KnownLogs | None,
+) -> Peers:
+    return Peers(
+        client,
+        config.other_proxies,
+        brokers,
+        own_name=str(address),
+        keeps_order=config.logical,
+        moves=config.moves,
+        known=known,
+        known_keys=known_keys,
+    )
 
 
 def _server(config: GatewayConfig, routes: Routes, budget: Budget, tls: ProcessTls) -> Server:
@@ -255,28 +274,6 @@ def _tasks_of_moves(moving: MovingQueues, left: LeftBehind, returns: Returns) ->
         ("looking for messages behind queues' ends", left.run),
         ("looking for drained brokers that are back", returns.run),
     ]
-
-
-def _known_log(config: GatewayConfig, address: HostAddress) -> KnownLog:
-    path = None if config.state_path is None else config.state_path.with_name(FILE)
-    settle_s = min(MASTERS_S, config.settle_seconds)
-    is_first = not config.worker
-    others = {*config.other_proxies} - {str(address)}
-    topic = LOG_PREFIX + NAMESPACE
-    return KnownLog(path, topic, settle_s=settle_s, saves=is_first, peers=others)
-
-
-def _orders(
-    config: GatewayConfig, client: RemotingClient, admin: AdminClient, known: KnownLog
-) -> QueueOrders:
-    log = make_upstream_keys(
-        client,
-        admin,
-        namespace=NAMESPACE,
-        prefix=LOG_PREFIX,
-        known=known,
-    )
-    return QueueOrders(log, settle_s=config.settle_seconds)
 
 
 async def _leave(running: RunningGateway, leave_s: float) -> None:

@@ -20,7 +20,7 @@ from lanemq.wire.frame import request
 from ..net._turns import read_answer
 from ._brokers import UpstreamBrokers
 from ._numbers import BrokerKey
-from .kv import KnownLog
+from .kv import KnownLog, KnownLogs
 
 LOGGER = get_logger("lanemq.proxy.gateway", by_peers=True)
 
@@ -33,6 +33,8 @@ MOVES_FIELD: Final = "lanemqProxyMoves"
 """A field of the answer: whether it lets queues move."""
 LOG_FIELD: Final = "lanemqProxyLog"
 """A field of the answer: the log of orders that the proxy knows."""
+KEY_LOGS_FIELD: Final = "lanemqProxyKeyLogs"
+"""A field of the answer: the logs of keys that the proxy knows."""
 LOOK_S: Final = 2.0
 """Seconds between questions to another proxy."""
 ASK_S: Final = 2.0
@@ -67,9 +69,11 @@ class Peers:
         keeps_order: bool = False,
         moves: bool = False,
         known: KnownLog | None = None,
+        known_keys: KnownLogs | None = None,
     ) -> None:
         self._client = client
         self._known = known
+        self._known_keys = known_keys
         self._peers = {address: _Peer() for address in others}
         self._brokers = brokers
         self.own_name = own_name
@@ -94,7 +98,8 @@ class Peers:
         ]
 
     def _why_differs(self, address: str) -> str:
-        return "" if self._known is None else self._known.why_differs(address)
+        kinds = self._known, self._known_keys
+        return next(filter(None, (one.why_differs(address) for one in kinds if one)), "")
 
     def told(self) -> dict[str, str]:
         """Return the fields in which this proxy tells another one of itself."""
@@ -103,6 +108,7 @@ class Peers:
             LOGICAL_FIELD: str(self.keeps_order).lower(),
             MOVES_FIELD: str(self.moves).lower(),
             LOG_FIELD: "" if self._known is None else self._known.told(),
+            KEY_LOGS_FIELD: "" if self._known_keys is None else self._known_keys.told(),
         }
 
     def why_no_move(self) -> str:
@@ -156,6 +162,8 @@ class Peers:
                 peer.name, peer.heard_s = name, trio.current_time()
                 if self._known is not None:
                     self._known.note_told(address, answer.fields.get(LOG_FIELD, ""))
+                if self._known_keys is not None:
+                    self._known_keys.note_told(address, answer.fields.get(KEY_LOGS_FIELD, ""))
                 before = peer.keeps_order, peer.moves
                 peer.keeps_order = _told(answer.fields, LOGICAL_FIELD)
                 peer.moves = _told(answer.fields, MOVES_FIELD)

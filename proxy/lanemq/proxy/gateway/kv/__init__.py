@@ -14,18 +14,10 @@ for ``LANEMQ_KV``, by which clients find namespaces. The topics of logs begin wi
 clients need not see them.
 """
 
-from ._keys import (
-    CALL_S,
-    PREFIX,
-    SNAPSHOTS,
-    KeysUnavailable,
-    PartitionStatus,
-    UpstreamKeys,
-    make_keys,
-    make_upstream_keys,
-    open_upstream_keys,
-)
-from ._known import FILE, LOGS, KnownLog
+from ._keys import CALL_S, SNAPSHOTS, KeysUnavailable, PartitionStatus, UpstreamKeys
+from ._known import FILE, KEY_LOGS, LOGS, KnownLog
+from ._known_logs import PREFIX, KnownLogs
+from ._make_keys import check_births, make_keys, make_upstream_keys, open_upstream_keys
 from ._namespaces import KeyNamespaces
 from ._partition import MEMORY_BYTES_MAX, kept_bytes
 from ._queue import LogQueue, NoAccount, NotYet, Pulled, Stored, TooLong
@@ -38,6 +30,7 @@ __all__ = [
     "BROKER_PERMISSION",
     "CALL_S",
     "FILE",
+    "KEY_LOGS",
     "LOGS",
     "MEMORY_BYTES_MAX",
     "PREFIX",
@@ -49,6 +42,7 @@ __all__ = [
     "KeyWatch",
     "KeysUnavailable",
     "KnownLog",
+    "KnownLogs",
     "LogQueue",
     "NoAccount",
     "NotYet",
@@ -58,6 +52,7 @@ __all__ = [
     "TooLong",
     "UpstreamKeys",
     "asks_for_account",
+    "check_births",
     "claims_answer",
     "kept_bytes",
     "make_keys",

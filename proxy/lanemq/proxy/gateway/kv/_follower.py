@@ -14,7 +14,8 @@ import trio
 from lanemq.local import get_logger
 from lanemq.wire import RemoteProtocolError
 
-from ._known import OtherLog
+from ._known import LostLog, OtherLog
+from ._log_name import birth_of
 from ._partition import Applied, LastRecord, PartitionState
 from ._queue import LogQueue, NoAccount, NotYet, Pulled
 from ._snapshots import read_snapshots
@@ -66,6 +67,10 @@ class Follower:
         """Callbacks for the same."""
         self.check: Callable[[str], None] = lambda _: None
         """Checks the identity of the log that was read to its end. Raises ``OtherLog``."""
+        self.check_birth: Callable[[str, bool], None] = lambda *_: None
+        """Checks the birth of the log before any of its records counts, and again at its end, with
+        whether the namespace was dropped; it is empty where there are no records. Raises
+        ``OtherLog``, ``NotYet``."""
         self.opened = trio.Event()
         """Set when the state has been brought up to the end of the log; another one after that
         was broken, or its broker began to ask for an account."""
@@ -73,6 +78,8 @@ class Follower:
         """The end of the queue by the last answer."""
         self.why = "it is being read"
         """The reason why nothing is served; empty if all is well."""
+        self.is_missed = False
+        """True while the log that is known is not there: it takes somebody to help."""
         self.is_lost = False
         """True if the beginning of the log is gone, and no snapshot has it."""
         self.begin = 0
@@ -97,7 +104,9 @@ class Follower:
                 await self._pull()
             except NotYet as error:
                 self._is_sure = False
-                self.why = str(error)
+                self.is_missed = self.is_missed or isinstance(error, LostLog)
+                if isinstance(error, (LostLog, NoAccount)) or not self.is_missed:
+                    self.why = str(error)
                 if isinstance(error, NoAccount):
                     self._close()  # whoever may read the log now, not everybody may
                 if not failures:
@@ -145,13 +154,31 @@ class Follower:
             await trio.lowlevel.checkpoint()
         if kept.next >= self.end:
             self.check(kept.state.meta.identity)
+            self.check_birth(kept.birth, kept.state.meta.deleted)
             self.opened.set()
         self.why = ""
+        self.is_missed = False
         self._tell()
 
     async def _load(self) -> None:
-        """Begin with the latest snapshot of the log, if there is one. Raises ``NotYet``."""
+        """Begin with the latest snapshot of the log, if there is one. Raises ``NotYet``.
+
+        What is applied is answered, so no record of another log may be.
+        """
         bounds = await self._queue.pull(0, wait_s=0.0)
+        first = next((birth_of(one) for one in bounds.records if not one.offset), "")
+        if first or not bounds.end:
+            self.check_birth(first, False)
+        elif not bounds.begin:
+            raise NotYet(f"the log ends at {bounds.end}, and its broker gives no record 0")
+        await self._restore(bounds, first)
+        if not first and self.kept.birth:
+            self.check_birth(self.kept.birth, False)
+        self._is_loaded = True
+
+    async def _restore(self, bounds: Pulled, first: str) -> None:
+        """Make the state of the latest snapshot that is one of the log; ``first`` is its birth,
+        empty where its first record is gone. Raises ``NotYet``."""
         reader = await read_snapshots(self._snapshots)
         self._from = ""
         for found in reader.ids():
@@ -162,17 +189,21 @@ class Follower:
             except RemoteProtocolError as error:
                 LOGGER.error("a snapshot of keys %s cannot be read: %s", self._name, error)
                 continue
+            if first and snapshot.birth not in {"", first}:
+                self._rejected.add(found)  # the log was made again since
+                continue
             self.kept = PartitionState(*self._place, kept=snapshot.table)
             self.kept.restore(
                 snapshot.last,
                 told_ms=snapshot.told_ms,
                 told_stored_ms=snapshot.told_stored_ms,
                 now_s=trio.current_time(),
+                birth=snapshot.birth,
+                first=first,
             )
             self._from = found
             LOGGER.info("keys %s begin with a snapshot of %d records", self._name, self.kept.next)
             break
-        self._is_loaded = True
 
     def _check(self, pulled: Pulled, last: LastRecord | None) -> None:
         """Check that the queue continues what was applied. Raises ``NotYet``, ``LogBroken``."""

@@ -5,38 +5,27 @@ applied; a condition that did not hold changes nothing. All proxies of a cluster
 entries, in the order of one log.
 """
 
-import os
-import random
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple, final
 
 import trio
 
-from lanemq.sdk import RemotingClient
-from lanemq.sdk.admin import AdminClient
 from lanemq.storage.kv import Outcome, Status, read_entry, read_page
 from lanemq.wire.kv import (
-    OWNER_MARK,
     Action,
     OpType,
     Step,
     check_step,
     encode_steps,
-    partition_name,
     partition_of,
 )
 
-from ._known import KnownLog
-from ._located import LocatedQueue, LogLocation
+from ._located import LogLocation
 from ._log import PartitionLog
-from ._queue import LogQueue
 from ._snapshot_writer import SnapshotWriter
 from ._watch import KeyEntry, KeyWatch
 
-PREFIX: Final = "LANEMQ_KEYS_"
-"""Begin of the names of topics that are logs of keys."""
 SNAPSHOTS: Final = "%SNAPSHOTS%"
 """Follows the prefix in the names of topics that have the snapshots. No namespace begins so."""
 TIMEOUT_S: Final = 15.0
@@ -190,120 +179,3 @@ class UpstreamKeys:
             for number, log in enumerate(self.logs)
             for one in (log.follower,)
         ]
-
-
-def make_keys(
-    queues: Sequence[LogQueue],
-    snapshots: Sequence[LogQueue],
-    *,
-    namespace: str,
-    timeout_s: float = TIMEOUT_S,
-    rng: random.Random | None = None,
-    places: Sequence[LogLocation] = (),
-    birth: Callable[[], str] = str,
-) -> UpstreamKeys:
-    """Make keys over given queues: for each partition its log, and its snapshots. ``birth`` is the
-    identity with which they begin, empty for any."""
-    rng = rng or random.Random(os.urandom(8))
-    # No client can have this id: the log is the change feed, where everybody reads it.
-    writer = f"{OWNER_MARK}{rng.getrandbits(64):016x}"
-    logs: list[PartitionLog] = []
-
-    async def identity_of(number: int) -> str:
-        """Return a new identity, and for any partition but the first that of the first."""
-        if not number:
-            return birth() or f"{rng.getrandbits(64):016x}"
-        while not (identity := logs[0].state.meta.identity) or logs[0].state.meta.deleted:
-            await logs[0].follower.news.wait()
-        return identity
-
-    logs += (
-        PartitionLog(
-            queue,
-            kept,
-            name=partition_name(namespace, number),
-            writer=writer,
-            identity=partial(identity_of, number),
-            partition=number,
-            partitions=len(queues),
-            rng=rng,
-        )
-        for number, (queue, kept) in enumerate(zip(queues, snapshots, strict=True))
-    )
-    writers = [SnapshotWriter(log, kept, rng) for log, kept in zip(logs, snapshots, strict=True)]
-    return UpstreamKeys(logs, writers, timeout_s=timeout_s, places=places)
-
-
-def make_upstream_keys(
-    client: RemotingClient,
-    admin: AdminClient,
-    *,
-    namespace: str,
-    prefix: str = PREFIX,
-    partitions: int = 1,
-    broker: str | None = None,
-    timeout_s: float = TIMEOUT_S,
-    known: KnownLog | None = None,
-) -> UpstreamKeys:
-    """Make the keys of a namespace, whose log is the topic ``prefix + namespace``."""
-    log = LogLocation(
-        client,
-        admin,
-        prefix + namespace,
-        queues=partitions,
-        broker=broker,
-        known=known,
-    )
-    beside = LogLocation(
-        client,
-        admin,
-        prefix + SNAPSHOTS + namespace,
-        queues=partitions,
-        broker=None,
-        beside=log,
-    )
-    queues, snapshots = (
-        [LocatedQueue(location, number) for number in range(partitions)]
-        for location in (log, beside)
-    )
-    keys = make_keys(
-        queues,
-        snapshots,
-        namespace=namespace,
-        timeout_s=timeout_s,
-        places=(log, beside),
-        birth=lambda: known.birth if known is not None else "",
-    )
-    keys.logs[0].follower.check = log.check
-    return keys
-
-
-@asynccontextmanager
-async def open_upstream_keys(
-    client: RemotingClient,
-    name_servers: Sequence[str],
-    *,
-    namespace: str,
-    prefix: str = PREFIX,
-    partitions: int = 1,
-    broker: str | None = None,
-    timeout_s: float = TIMEOUT_S,
-) -> AsyncIterator[UpstreamKeys]:
-    """Open the keys of a namespace; see ``make_upstream_keys``.
-
-    Topics are created if they are missing, at ``broker`` or else at the first one by name. Nothing
-    waits for the cluster here: calls do.
-    """
-    keys = make_upstream_keys(
-        client,
-        AdminClient(client, name_servers, timeout_s=CALL_S),
-        namespace=namespace,
-        prefix=prefix,
-        partitions=partitions,
-        broker=broker,
-        timeout_s=timeout_s,
-    )
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(keys.run)
-        yield keys
-        nursery.cancel_scope.cancel()

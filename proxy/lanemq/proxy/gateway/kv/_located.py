@@ -83,15 +83,12 @@ class LogLocation:
             # The name servers know it before there is anything in the log that counts.
             await note_broker(self._admin, self.topic, broker)
         place = await find_log(self._client, self._admin, self.topic, broker=broker)
-        known = self._known
-        if place is None and noted is None and known is not None and known.expected() is not None:
-            raise NotYet(
-                f"no name server lists topic {self.topic} at broker {broker}, which had it: "
-                f"{known.way_on}"
-            )
+        if self._known is not None:
+            queues = None if place is None else place.queues
+            self._known.check_place(queues, broker, is_noted=noted is not None)
         if place is None or place.queues < self._queues:
             await create_log(
-                self._admin, self.topic, queues=self._queues, broker=broker, known=known
+                self._admin, self.topic, queues=self._queues, broker=broker, known=self._known
             )
             raise NotYet(f"topic {self.topic}, the log of keys, is being created")
         return UpstreamBroker(self._client, self._admin, broker)
@@ -110,13 +107,21 @@ class LogLocation:
             rng=random.Random(os.urandom(8)),
         )
 
-    def check(self, birth: str) -> None:
+    def check(self, birth: str, is_dropped: bool = False, *, partition: int = 0) -> None:
         """Check the log that was read there; see ``KnownLog``. Where it is another one, its broker
-        is looked for again. Raises ``OtherLog``."""
-        if self._known is None or self._found is None:
+        is looked for again. Raises ``OtherLog``, ``NotYet``."""
+        if self._known is None:
             return
+        if self._found is None:  # since it was read: another partition was of another log
+            raise NotYet(f"the broker of topic {self.topic} is looked for again")
         try:
-            self._known.check(birth, self._found.name)
+            self._known.check(
+                birth,
+                self._found.name,
+                is_dropped,
+                partition=partition,
+                partitions=self._queues,
+            )
         except OtherLog:
             self._found, self._is_fixed, self._is_read = None, False, False
             raise

@@ -1,7 +1,8 @@
 """The namespaces of keys at a proxy: each is a topic of the upstream cluster, followed as a whole.
 
 A namespace is there for all proxies once its topic is. Every proxy looks for new topics every few
-seconds, and for the topic of a namespace that is asked for at once.
+seconds, and for the topic of a namespace that is asked for at once. One whose log is known stays
+there where the cluster has lost that: it is not served, and does not begin again.
 """
 
 from collections import Counter
@@ -26,7 +27,9 @@ from lanemq.wire.kv import (
 from ...net.limits._quotas import HOST_SHARE, has_share
 from ...net.limits._rotation import Rotation
 from ._choice import LogSplit
-from ._keys import CALL_S, PREFIX, UpstreamKeys, make_upstream_keys
+from ._keys import CALL_S, UpstreamKeys
+from ._known_logs import PREFIX, KnownLogs
+from ._make_keys import make_upstream_keys
 from ._queue import NotYet
 from ._topics import find_log
 
@@ -51,15 +54,15 @@ class KeyNamespaces:
         client: RemotingClient,
         name_servers: Sequence[str],
         *,
-        prefix: str = PREFIX,
         broker: str | None = None,
+        known: KnownLogs | None = None,
     ) -> None:
-        """``prefix`` begins the names of topics; ``broker`` is where new ones are created, by
-        default at the first by name."""
+        """``broker`` is where new topics are created, by default at the first by name; ``known`` is
+        what this proxy knows of their logs."""
         self._client = client
         self._admin = AdminClient(client, name_servers, timeout_s=CALL_S)
-        self._prefix = prefix
         self._broker = broker
+        self._known = KnownLogs(None) if known is None else known
         self._nursery: trio.Nursery | None = None
         self.opened: dict[str, UpstreamKeys] = {}
         """Namespace -> its keys."""
@@ -86,10 +89,10 @@ class KeyNamespaces:
             topics = await self._admin.topics()
         except (LanemqError, ProtocolError) as error:
             LOGGER.info("topics of keys are not known now: %s", error)
-            return
-        for topic in sorted(topics):
-            namespace = topic.removeprefix(self._prefix)
-            if namespace == topic or namespace_problem(namespace) or namespace in self.opened:
+            topics = []
+        found = {topic.removeprefix(PREFIX) for topic in topics if topic.startswith(PREFIX)}
+        for namespace in sorted(found.union(self._known.namespaces)):
+            if namespace_problem(namespace) or namespace in self.opened:
                 continue
             try:
                 await self.open(namespace)
@@ -141,10 +144,8 @@ class KeyNamespaces:
             raise self._no_namespace(namespace)
 
     async def _open(self, namespace: str, partitions: int | None, host: str | None) -> UpstreamKeys:
-        topic = self._prefix + namespace
         try:
-            with trio.fail_after(CALL_S):
-                found = await find_log(self._client, self._admin, topic)
+            found = await self._found(namespace)
         except (NotYet, LogSplit, trio.TooSlowError) as error:
             remark = f"namespace {namespace} of keys is not open yet: {error}"
             raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, remark) from error
@@ -153,7 +154,7 @@ class KeyNamespaces:
             return opened
         creates = found is None and partitions is not None
         if found is not None:
-            partitions = found.queues
+            partitions = found
         elif partitions is None and namespace != DEFAULT_NAMESPACE:
             self._note_missing(namespace)
             raise self._no_namespace(namespace)
@@ -172,15 +173,28 @@ class KeyNamespaces:
             self._client,
             self._admin,
             namespace=namespace,
-            prefix=self._prefix,
             partitions=count,
             broker=self._broker,
+            known=self._known.of(namespace),
         )
         self._nursery.start_soon(keys.run)
         self._missing.pop(namespace, None)
         for tell in self.on_opened:
             tell(keys)
         return keys
+
+    async def _found(self, namespace: str) -> int | None:
+        """Return the number of partitions of a namespace, by its log as it is known, or else by its
+        topic; None where there is none. Raises ``NotYet``, ``LogSplit``, ``trio.TooSlowError``."""
+        if (known := self._known.expected(namespace)) is not None:
+            return len(known.births)
+        with trio.fail_after(CALL_S):
+            found = await find_log(self._client, self._admin, PREFIX + namespace)
+        if found is not None:
+            return found.queues
+        self._known.check_heard(namespace)
+        known = self._known.expected(namespace)  # another proxy may have said meanwhile
+        return None if known is None else len(known.births)
 
     def _check_share(self, namespace: str, count: int, host: str) -> None:
         """Note partitions that a client makes. Raises ``Refused`` beyond the share of its address,
@@ -210,7 +224,8 @@ class KeyNamespaces:
         """Return the table by which clients find namespaces (``lanemq.wire.kv.Claim``): all are at
         ``broker_name``, a broker whose port is this proxy's.
 
-        The default namespace is in it even before it is created: its first write does that.
+        The default namespace is in it even before it is created: its first write does that. So is
+        one whose log is known and cannot be read: who asks for it hears why.
         """
         table = dict[str, str]()
         if DEFAULT_NAMESPACE not in self.opened:
@@ -218,7 +233,8 @@ class KeyNamespaces:
         for namespace, keys in self.opened.items():
             meta = keys.logs[0].state.meta
             key = claim_key(namespace, broker_name)
-            if meta.identity and not meta.deleted:
+            is_there = meta.identity or self._known.is_known(namespace)
+            if is_there and not meta.deleted:
                 count = len(keys.logs)
                 claim = Claim(identity=meta.identity, partitions=count, here=tuple(range(count)))
                 table[key] = encode_claim(claim)

@@ -61,12 +61,16 @@ class OpenKeys:
 def partition_of_keys(
     keys: UpstreamKeys, namespace: str, partition: int, partitions: int
 ) -> PartitionLog:
-    """Return a partition. Raises ``Refused`` (KV_MOVED) where there is another number of them."""
+    """Return a partition. Raises ``Refused``: KV_MOVED where there is another number of them, and
+    at once where its log is missed, since to wait would not help."""
     check_place(partition, partitions)
     if partitions != len(keys.logs):
         remark = f"namespace {namespace} has {len(keys.logs)} partitions, and not {partitions}"
         raise Refused(ResponseCode.KV_MOVED, remark, encode_answer(Moved(len(keys.logs))))
-    return keys.logs[partition]
+    log = keys.logs[partition]
+    if log.follower.is_missed:
+        raise not_yet(log)
+    return log
 
 
 def not_yet(log: PartitionLog) -> Refused:

@@ -30,6 +30,7 @@ from lanemq.wire.kv import OpType
 from lanemq.wire.message import decode_properties, encode_properties
 
 from ...sessions.keys._checks import SHRINKING
+from ._log_name import birth_of
 from ._log_time import LogTime
 from ._queue import Stored
 
@@ -148,6 +149,11 @@ class PartitionState:
         """The time of the log when it was written; without one, at the first record."""
         self.bytes_since = 0
         """Bytes of the records that were applied since then."""
+        self.birth = ""
+        """The birth of the log, which outlives a drop of the namespace; empty before the first
+        record."""
+        self.is_birth_told = True
+        """False where the latest snapshot is of an earlier version, and does not say the birth."""
 
     def _empty(self, position: int) -> MemoryTable:
         partition, partitions = self._place
@@ -166,8 +172,22 @@ class PartitionState:
         """True if nothing was applied since the start."""
         return self._last is None
 
-    def restore(self, last: LastRecord, *, told_ms: int, told_stored_ms: int, now_s: float) -> None:
-        """Take over what a snapshot says besides its rows."""
+    def restore(
+        self,
+        last: LastRecord,
+        *,
+        told_ms: int,
+        told_stored_ms: int,
+        now_s: float,
+        birth: str,
+        first: str,
+    ) -> None:
+        """Take over what a snapshot says besides its rows.
+
+        One of an earlier version says no ``birth``. Then it is that by the first record, and the
+        identity of the namespace where that is gone, at all proxies: the next snapshot says it.
+        """
+        self.birth, self.is_birth_told = birth or first or self.state.meta.identity, bool(birth)
         self.restored = last
         self.snapshot, self.snapshot_ms = self.next, told_ms
         if told_ms:
@@ -202,6 +222,8 @@ class PartitionState:
                 self._table = self._empty(stored.offset)
                 self.state = KvState(self._table)
             outcome = self.state.apply(record)
+            if not stored.offset:
+                self.birth = birth_of(stored)
             if record.time_ms:
                 self.time.told(record.time_ms, stored.stored_ms, now_s)
             elif writer and record.client == writer and not self.time.is_known:
@@ -245,3 +267,4 @@ class PartitionState:
         position = int(told) if _NUMBER(told) else 0
         if (self.snapshot or 0) < position <= stored.offset:
             self.snapshot, self.snapshot_ms, self.bytes_since = position, time_ms, 0
+            self.is_birth_told = True

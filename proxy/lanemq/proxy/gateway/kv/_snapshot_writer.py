@@ -1,8 +1,8 @@
 """The task of a proxy that writes snapshots of a partition, before its log loses its beginning.
 
 A proxy writes one after so many records, or bytes of them, or hours; and at once where the first
-record after the latest snapshot is gone. The others see in the log that it was written. Two that
-write at the same time do no harm.
+record after the latest snapshot is gone, or that does not say the birth of the log. The others see
+in the log that it was written. Two that write at the same time do no harm.
 """
 
 import random
@@ -60,7 +60,7 @@ class SnapshotWriter:
         kept = follower.kept
         if not (follower.opened.is_set() and kept.time.is_known and kept.last is not None):
             return False
-        if follower.begin > (kept.snapshot or 0):
+        if follower.begin > (kept.snapshot or 0) or not kept.is_birth_told:
             return True
         age_ms = kept.time.now_ms(trio.current_time()) - kept.snapshot_ms
         count = kept.next - (kept.snapshot or 0)
@@ -92,6 +92,7 @@ class SnapshotWriter:
             last=kept.last,
             told_ms=kept.time.told_ms,
             told_stored_ms=kept.time.told_stored_ms,
+            birth=kept.birth,
             part_bytes=self._part_bytes,
         )
         for body in parts:

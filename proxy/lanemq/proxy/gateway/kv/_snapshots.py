@@ -51,6 +51,8 @@ class SnapshotPart(msgspec.Struct, frozen=True, array_like=True):
     """In the last part: when the record that told it was stored."""
     goes_on: bool = False
     """True where the next part begins with more of the last row here, under the same key."""
+    birth: str = ""
+    """In the last part: the birth of the log; earlier versions leave it out."""
 
 
 @final
@@ -63,6 +65,7 @@ class Snapshot(NamedTuple):
     last: LastRecord
     told_ms: int
     told_stored_ms: int
+    birth: str
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -76,6 +79,7 @@ def snapshot_parts(
     last: LastRecord,
     told_ms: int,
     told_stored_ms: int,
+    birth: str = "",
     part_bytes: int = PART_BYTES,
 ) -> Iterator[bytes]:
     """Yield the bodies of a snapshot's records; each takes a share of a turn of the loop.
@@ -102,6 +106,7 @@ def snapshot_parts(
             last,
             told_ms,
             told_stored_ms,
+            birth=birth,
         )
     )
 
@@ -212,7 +217,15 @@ class SnapshotReader:
         copy.finish(KvMeta(first=end.position, partition=of[0], partitions=of[1]))
         if end.last is None:
             raise RemoteProtocolError("the snapshot does not say what the last record was")
-        return Snapshot(snapshot_id, end.position, table, end.last, end.told_ms, end.told_stored_ms)
+        return Snapshot(
+            snapshot_id,
+            end.position,
+            table,
+            end.last,
+            end.told_ms,
+            end.told_stored_ms,
+            end.birth,
+        )
 
 
 async def read_snapshots(queue: LogQueue) -> SnapshotReader:
