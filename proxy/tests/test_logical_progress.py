@@ -304,6 +304,7 @@ async def test_a_commit_with_a_pull_that_has_to_wait_takes_nothing_back(
         for number in range(AT_ONCE):  # commits for a broker that is away are under way
             nursery.start_soon(pull, 1, f"group{number}", 1)
             await trio.sleep(0.01)
+        await trio.sleep(0.5)  # until the last one, too, has arrived
         await pull(0, GROUP, 9)
         assert kept(cluster, first) is None
         asked = UpdateConsumerOffset(GROUP, "T", 0, 10).to_fields()
