@@ -19,6 +19,7 @@ from lanemq.proxy.acl.users._policies import (
     never_matched,
 )
 from lanemq.proxy.acl.users._resources import (
+    EVERYTHING,
     NAME_MAX,
     Need,
     Resource,
@@ -528,6 +529,10 @@ async def test_users_that_cannot_be_made(
         (PolicyEntryInfo("Topic:a*b", ("Pub",), None, "Allow"), "The resource is null."),
         (PolicyEntryInfo("Group:a*b*", ("Pub",), None, "Allow"), "The resource is null."),
         (PolicyEntryInfo("Topic:**", ("Pub",), None, "Allow"), "The resource is null."),
+        (
+            PolicyEntryInfo("any:T", ("Pub",), None, "Deny"),
+            "The resource is invalid: Any has no name: write Topic:T or Group:T, or * for all",
+        ),
         (PolicyEntryInfo("Topic:T", (), None, "Allow"), "The actions is empty."),
         (PolicyEntryInfo("Topic:T", ("Any",), None, "Allow"), "The actions can not be Any."),
         (PolicyEntryInfo("Topic:T", ("Pub",), ("here",), "Allow"), "The source ip is invalid."),
@@ -598,6 +603,26 @@ def test_names_that_something_may_have_are_taken(resource: str) -> None:
         (PolicyInfo("Custom", (PolicyEntryInfo(resource, ("Pub",), ("::/0",), "Deny"),)),)
     )
     assert never_matched(entry) is None
+
+
+@pytest.mark.parametrize("resource", ["*", "Any", "any:", "ANY:*"])
+def test_everything_has_one_name(resource: str) -> None:
+    ((_, made),) = entries_of(
+        (PolicyInfo("Custom", (PolicyEntryInfo(resource, ("Pub",), None, "Deny"),)),)
+    )
+    assert made.resource == EVERYTHING
+    assert made.resource.key == "*"
+
+
+async def test_a_policy_that_cannot_be_is_named_at_the_start(tmp_path: Path) -> None:
+    async with open_test_broker(tmp_path, **SETTINGS) as broker:
+        chief = broker.connect(account=CHIEF)
+        await create_user(chief, *CLERK)
+        await permit(chief, "*", "Pub")
+    path = tmp_path / "config" / "users.json"
+    path.write_text(path.read_text().replace('"*"', '"Any:T"'))
+    with pytest.raises(ValueError, match=r"users\.json, policies of User:clerk: .*Any has no name"):
+        users_of(BrokerConfig(store_path_root_dir=tmp_path, **SETTINGS))
 
 
 async def test_users_and_policies_are_shown_and_taken_back(broker: TestBroker) -> None:

@@ -21,7 +21,7 @@ from lanemq.wire.requests import Action, Kind
 
 from .._key_rules import Decision, KeyDecisions
 from .._unheard_names import group_never_found, topic_never_found
-from ._resources import NAME_MAX, Need, Resource
+from ._resources import EVERYTHING, NAME_MAX, Need, Resource
 
 DECISIONS_REMEMBERED: Final = 64
 HOSTS_REMEMBERED: Final = 1024
@@ -65,12 +65,6 @@ class Entry:
         """Return whether the entry is about requests from ``host``."""
         return not self.networks or _is_in_any(host, self.networks)
 
-    @property
-    def rank(self) -> tuple[bool, bool, int, bool]:
-        """The place in the order of nearness; the least one decides."""
-        resource = self.resource
-        return resource.kind is Kind.ANY, resource.is_prefix, -len(resource.name), self.is_allowed
-
 
 Policies = Mapping[PolicyType, Mapping[Resource, Entry]]
 """The entries of a subject, by type of policy and by resource."""
@@ -88,19 +82,17 @@ class _OfType:
             if resource.is_prefix:
                 lengths.setdefault(resource.kind, set()).add(len(resource.name))
         self._lengths = {kind: sorted(found, reverse=True) for kind, found in lengths.items()}
-        of_any = [entry for resource, entry in entries.items() if resource.kind is Kind.ANY]
-        self._of_any = sorted(of_any, key=lambda entry: entry.rank)
 
     def about(self, kind: Kind, name: str) -> Iterator[Entry]:
         """Iterate over the entries that cover a name of a kind, the nearest first."""
         resources = [Resource(kind, name, False)]
         lengths = self._lengths.get(kind, ())
         resources += [Resource(kind, name[:n], True) for n in lengths if n <= len(name)]
+        resources.append(EVERYTHING)
         for resource in resources:
             entry = self._entries.get(resource)
             if entry is not None:
                 yield entry
-        yield from self._of_any
 
 
 @final
@@ -139,7 +131,7 @@ class Decider:
     def names_group(self, group: str) -> bool:
         """Return whether an entry, a denial too, names a group, or the beginning of its name."""
         return any(
-            entry.resource.name
+            entry.resource.kind is Kind.GROUP and entry.resource.name
             for of_type in self._types.values()
             for entry in of_type.about(Kind.GROUP, group)
         )

@@ -4,7 +4,7 @@ Source: RocketMQ 5.3.3, Resource, ResourceType, ResourcePattern.
 """
 
 from functools import lru_cache
-from typing import Final, NamedTuple, Self, final
+from typing import Final, NamedTuple, final
 
 from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, group_behind, has_only_offsets
 from lanemq.wire.kv import KeyRule, KeySpan, all_keys, parse_rule, rule_name, span_text
@@ -35,18 +35,26 @@ class Resource(NamedTuple):
     is_prefix: bool
 
     @classmethod
-    def parse(cls, text: str) -> Self | None:
+    def parse(cls, text: str) -> "Resource | None":
         """Read ``Topic:T``, ``Topic:T*``, ``Topic:*`` or ``*``; None for anything else, such as a
         ``*`` before the end. (To 5.3.3, ``Topic:a*b`` is one name, and ``Topic:a*b*`` is ``a*``.)
 
-        Raises ``ValueError`` for keys of a namespace (``Topic:%KV%N/…``) that cannot be read.
+        Raises ``ValueError`` for keys of a namespace (``Topic:%KV%N/…``) that cannot be read, and
+        for ``Any:N``. (To 5.3.3 that is everything, whatever N is.)
         """
         if text == "*":
-            return cls(Kind.ANY, "", True)
+            return EVERYTHING
         kind_name, _, name = text.partition(":")
         kind = KINDS.get(kind_name.lower())
         if kind is None:
             return None
+        if kind is Kind.ANY:
+            if name not in ("", "*"):
+                raise ValueError(
+                    f"The resource is invalid: {kind} has no name: write {Kind.TOPIC}:{name} "
+                    f"or {Kind.GROUP}:{name}, or * for all"
+                )
+            return EVERYTHING
         named = parse_rule(name) if kind is Kind.TOPIC else None
         if named is not None:
             name = rule_name(*named)
@@ -66,6 +74,9 @@ class Resource(NamedTuple):
         if self.kind is Kind.ANY:
             return "*"
         return f"{self.kind}:{self.name}{'*' * self.is_prefix}"
+
+
+EVERYTHING: Final = Resource(Kind.ANY, "", True)
 
 
 class Need(NamedTuple):

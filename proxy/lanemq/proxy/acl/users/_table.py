@@ -175,7 +175,8 @@ def _entry_info(entry: Entry) -> PolicyEntryInfo:
 
 
 def _load(path: Path) -> dict[str, User]:
-    """Read the file; none means no users. Raises ``ConfigError`` for one that is damaged."""
+    """Read the file; none means no users. Raises ``ConfigError`` for one that is damaged, or has a
+    policy that cannot be: a start without it might let somebody in whom it denies."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -194,9 +195,15 @@ def _load(path: Path) -> dict[str, User]:
             acl = AclInfo.from_json(one)
             name = (acl.subject or "").removeprefix(SUBJECT_PREFIX)
             policies: dict[PolicyType, dict[Resource, Entry]] = {}
-            for policy_type, entry in entries_of(acl.policies):
+            try:
+                entries = entries_of(acl.policies)
+            except ValueError as error:
+                raise ConfigError(f"{path}, policies of {acl.subject}: {error}") from None
+            for policy_type, entry in entries:
                 policies.setdefault(policy_type, {})[entry.resource] = entry
             users[name] = replace(users[name], policies=policies)
+    except ConfigError:
+        raise
     except (RemoteProtocolError, ValueError, KeyError, TypeError, AssertionError):
         raise ConfigError(
             f"{path} is damaged: put back a copy of it, or delete it and make the users again, "
