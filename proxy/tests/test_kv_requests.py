@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.proxy.sessions.keys import _pages
+from lanemq.proxy.sessions.keys import _pages, _snapshots
 from lanemq.storage import FlushMode, KvEngine
 from lanemq.testkit.proxy.brokers import TestBroker
 from lanemq.testkit.proxy.keys import Keys, keys_of, result
@@ -472,6 +472,40 @@ async def test_snapshots_are_bounded_and_given_up_when_nobody_reads_them(
         await trio.sleep(62)
         again = await keys.ask(RequestCode.KV_SCAN, limit=1, snapshot="new")
         assert again.code == SUCCESS
+
+
+async def test_snapshots_keep_only_so_much_that_was_written_again_since(
+    autojump_clock: MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of each in time kept all rows that there had ever been, beyond every limit."""
+    monkeypatch.setattr(_snapshots, "PINNED_BYTES_MAX", 300_000)
+
+    async def begin(keys: Keys) -> Page:
+        answer = await keys.ask(RequestCode.KV_SCAN, limit=1, snapshot="new")
+        return decode_answer(answer.body, Page)
+
+    async def go_on(keys: Keys, page: Page) -> int:
+        assert page.cursor is not None
+        cursor = encode_key(page.cursor)
+        answer = await keys.ask(RequestCode.KV_SCAN, limit=1, cursor=cursor, snapshot=page.snapshot)
+        return answer.code
+
+    async with keys_of(tmp_path, kv_engine=KvEngine.MEMORY) as (keys, broker):
+        other = Keys(broker.connect("10.1.1.1"))
+        for number in range(4):
+            await keys.put(b"k%d" % number, bytes(30_000))
+        begun = []
+        for turn in range(3):
+            begun.append(await begin(keys))
+            if not turn:
+                of_other = await begin(other)
+            for number in range(4):
+                await keys.put(b"k%d" % number, bytes([turn + 1]) * 30_000)
+            await trio.sleep(1)  # nobody asks for any of them meanwhile
+        codes = [await go_on(keys, page) for page in begun]
+        assert codes == [ResponseCode.KV_COMPACTED, ResponseCode.KV_COMPACTED, SUCCESS]
+        assert await go_on(other, of_other) == SUCCESS, "it keeps least of all"
+        assert (await begin(keys)).snapshot is not None
 
 
 async def test_a_snapshot_that_cannot_be_told_any_more_is_refused_rather_than_wrong(

@@ -182,10 +182,11 @@ async def test_watches_of_all_connections_of_one_address_leave_places(
 
 def test_snapshots_of_a_namespace_that_goes_give_their_places_back() -> None:
     snapshots, session = Snapshots(), Mock(closed=False, on_close=[])
+    frozen = Mock(table=Mock(pinned_bytes=0))
     for _ in range(2 * SNAPSHOTS_MAX):
-        snapshots.add("n", Mock(), 0.0, session)
+        snapshots.add("n", frozen, 0.0, session)
         snapshots.drop("n")
-    snapshots.add("n", Mock(), 0.0, session)
+    snapshots.add("n", frozen, 0.0, session)
 
 
 async def lock(client: Client, name: str, first: int, count: int) -> int:

@@ -11,7 +11,7 @@ from lanemq.storage.kv._outcomes import LogRecord, Outcome, Status
 from lanemq.storage.kv._retention import HALVED_LEAST, history_for_room
 from lanemq.storage.kv._sessions import RESULTS_BYTES_MAX
 from lanemq.storage.kv._state import State
-from lanemq.storage.kv.engines._memory import MEMORY_COSTS, MemoryTable
+from lanemq.storage.kv.engines._memory_table import MEMORY_COSTS, MemoryTable
 from lanemq.storage.kv.engines._rows import (
     CHANGE,
     META,

@@ -9,7 +9,7 @@ from lanemq.storage.kv._copy import StateCopy, read_rows
 from lanemq.storage.kv._heads import LARGE_BYTES, READ_BYTES, second_row
 from lanemq.storage.kv._outcomes import Status
 from lanemq.storage.kv._state import State
-from lanemq.storage.kv.engines._memory import MemoryTable
+from lanemq.storage.kv.engines._memory_table import MemoryTable
 from lanemq.storage.kv.engines._rows import (
     ENTRY,
     HASH_MASK,

@@ -10,7 +10,7 @@ from lanemq.storage.kv._log import operation_properties, operation_record
 from lanemq.storage.kv._outcomes import LogRecord, Status
 from lanemq.storage.kv._sessions import OpenSessions, Session
 from lanemq.storage.kv._state import State
-from lanemq.storage.kv.engines._memory import MemoryTable
+from lanemq.storage.kv.engines._memory_table import MemoryTable
 from lanemq.wire.kv import (
     BOUNDS_PROPERTY,
     CLIENT_PROPERTY,

@@ -20,7 +20,8 @@ from lanemq.storage.kv._ranges import RangeRead, Span
 from lanemq.storage.kv._reads import read_changes, read_entry, read_page, under_prefix
 from lanemq.storage.kv._state import State
 from lanemq.storage.kv.engines._engine import Engine
-from lanemq.storage.kv.engines._memory import MemoryEngine, MemoryTable
+from lanemq.storage.kv.engines._memory import MemoryEngine
+from lanemq.storage.kv.engines._memory_table import MemoryTable
 from lanemq.storage.kv.engines._rocks import RocksEngine
 from lanemq.storage.kv.engines._rows import (
     DEADLINE,

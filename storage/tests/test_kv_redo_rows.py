@@ -12,7 +12,7 @@ from lanemq.storage.kv._entries import Entries
 from lanemq.storage.kv._heads import LARGE_BYTES, second_row
 from lanemq.storage.kv._sessions import RESULTS_MAX, Session
 from lanemq.storage.kv._state import State
-from lanemq.storage.kv.engines._memory import MemoryTable
+from lanemq.storage.kv.engines._memory_table import MemoryTable
 from lanemq.storage.kv.engines._rows import ENTRY, HEADS, SESSION, decode_meta, row_hash
 from lanemq.wire.kv import (
     Action,

@@ -13,8 +13,8 @@ from lanemq.storage import NewMessage, StoreConfig, open_store
 from lanemq.storage._config import KvEngine
 from lanemq.storage.kv import _kv
 from lanemq.storage.kv._log import operation_properties
-from lanemq.storage.kv.engines import _memory
-from lanemq.storage.kv.engines._memory import MemoryTable
+from lanemq.storage.kv.engines import _memory, _memory_table
+from lanemq.storage.kv.engines._memory_table import MemoryTable
 from lanemq.testkit.reading_time import slowness
 from lanemq.testkit.storage.kv import hurry
 from lanemq.testkit.storage.stores import HOST
@@ -129,7 +129,7 @@ def test_snapshots_of_a_table_in_memory_stay_as_they_were(
 ) -> None:
     """Whatever is written later, to the table or to a snapshot, and however rows are divided."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_memory, "CHUNK_ROWS", chunk_rows)
+        patch.setattr(_memory_table, "CHUNK_ROWS", chunk_rows)
         table, seen = MemoryTable({b"first": b""}), []
         for number, (drops, rows) in enumerate(changes):
             if number in taken:
@@ -170,6 +170,6 @@ def test_a_file_that_is_encoded_in_pieces_reads_as_a_whole(
 ) -> None:
     for rows_in_one in (1, 15, 16, 17, 10_000):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_memory, "CHUNK_ROWS", rows_in_one)
+            patch.setattr(_memory_table, "CHUNK_ROWS", rows_in_one)
             chunks = {name: MemoryTable(one).chunks for name, one in rows.items()}
         assert _memory._decode(_memory._encode(chunks), Path("memory.kv")) == rows

@@ -12,7 +12,7 @@ from ._retention import history_for_room, history_to_keep, tight_bytes
 from ._state import State as KvState
 from ._turn import TURN_S, taken
 from .engines._engine import SnapshotGone
-from .engines._memory import MemoryTable
+from .engines._memory_table import MemoryTable
 from .engines._rows import META as META_ROW
 from .engines._rows import NO_QUEUE, encode_row
 from .engines._rows import Meta as KvMeta

@@ -7,7 +7,7 @@ import msgspec
 
 from lanemq.wire.kv import TxnAnswer, WriteAnswer
 
-from .engines._engine import RowsView
+from .engines._engine import Snapshot
 from .engines._rows import Meta
 
 
@@ -75,7 +75,7 @@ class Status(enum.Enum):
 class Frozen(NamedTuple):
     """A state at one moment, for reading."""
 
-    table: RowsView
+    table: Snapshot
     meta: Meta
 
 

@@ -94,6 +94,7 @@ class KvRequests:
         await self._states.in_use.wait()
         try:
             while True:  # at once: much may have ended while the broker was away
+                self.pages.snapshots.expire(self._now_s())
                 if self._states.states:
                     self._tick()
                 await trio.sleep(TICK_S)
@@ -102,7 +103,6 @@ class KvRequests:
 
     def _tick(self) -> None:
         self.writes.expire(self._now_s())
-        self.pages.snapshots.expire(self._now_s())
         try:
             self.writes.own.tick()
         except Refused as error:

@@ -1,6 +1,7 @@
 """Snapshots of namespaces, kept for clients that read them page by page."""
 
 import secrets
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -12,6 +13,8 @@ from ...net._session_places import SessionPlaces
 
 SNAPSHOTS_MAX: Final = 16
 LEASE_S: Final = 60.0
+PINNED_BYTES_MAX: Final = 64 << 20
+"""Bytes of rows in memory that are kept for snapshots alone, of all peers together."""
 NEW: Final = "new"
 
 
@@ -27,7 +30,7 @@ class _Kept:
 @final
 class Snapshots:
     """The snapshots of one broker; one ends with its connection, or if nobody reads it for a
-    minute."""
+    minute, or if too much is kept in memory for those of its address."""
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
@@ -81,9 +84,28 @@ class Snapshots:
             self.remove(name)
 
     def expire(self, now_s: float) -> None:
-        """Give up snapshots that were not read for a minute."""
+        """Give up snapshots that were not read for a minute, and those for which too much is kept;
+        to be called several times a second, whether they are read or not."""
         for name in [name for name, kept in self._kept.items() if now_s - kept.used_s > LEASE_S]:
             self.remove(name)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Give up the oldest ones of the address for which most is kept, until it is little
+        enough: reading one, again and again, must not keep all that has ever been written."""
+        pinned = {name: kept.frozen.table.pinned_bytes for name, kept in self._kept.items()}
+        while sum(pinned.values()) > PINNED_BYTES_MAX:
+            of_host = Counter[str]()
+            for name, size_bytes in pinned.items():
+                of_host[self._kept[name].session.peer.host] += size_bytes
+            ((most, _),) = of_host.most_common(1)
+            oldest = next(
+                name
+                for name, size_bytes in pinned.items()
+                if size_bytes and self._kept[name].session.peer.host == most
+            )
+            self.remove(oldest)
+            del pinned[oldest]
 
     def clear(self) -> None:
         """Give up everything."""

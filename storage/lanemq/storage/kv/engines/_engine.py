@@ -34,6 +34,14 @@ class RowsView(Protocol):
         """
 
 
+class Snapshot(RowsView, Protocol):
+    """The rows of one namespace at one moment."""
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Bytes of memory that are taken for this snapshot alone, at most."""
+
+
 class Table(RowsView, Protocol):
     """The rows of one namespace."""
 
@@ -43,7 +51,7 @@ class Table(RowsView, Protocol):
         Raises ``Unfinished``, whose key is the ``end`` to continue with.
         """
 
-    def snapshot(self) -> RowsView:
+    def snapshot(self) -> Snapshot:
         """Return the entries as they are now, whatever is written later. Release it soon.
 
         Its ``items`` may raise ``SnapshotGone``.

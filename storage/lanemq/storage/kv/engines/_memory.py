@@ -4,8 +4,7 @@ The file is replaced as a whole, and checked by its checksum when it is read: ei
 what it is, the rows of each namespace as msgpack, and a BLAKE2b of 16 bytes over both.
 """
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final, final
@@ -17,165 +16,13 @@ from ..._errors import StoreCorrupted
 from ...disk._files import Files
 from ...disk._real_files import RealFiles
 from ._engine import OnFault, ignore_fault
+from ._memory_table import MemoryTable
 
 FILE_NAME: Final = "memory.kv"
 MAGIC: Final = b"lanekv\x00\x01"
 SUM_BYTES: Final = 16
-ROW_COSTS: Final = 64
-MEMORY_COSTS: Final = 150
-"""Bytes of memory that a row takes besides its key and value, about."""
-CHUNK_ROWS: Final = 512
-"""Rows of a chunk; one with twice as many is divided."""
 Rows = dict[str, dict[bytes, bytes]]
 _DECODER: Final = msgspec.msgpack.Decoder(Rows)
-
-
-@final
-class _Chunk:
-    """Some rows that follow each other; one of an earlier era is shared with a snapshot."""
-
-    __slots__ = ("era", "keys", "rows")
-
-    def __init__(self, keys: list[bytes], rows: dict[bytes, bytes], era: int) -> None:
-        self.keys = keys
-        """The keys of the rows, sorted; never empty."""
-        self.rows = rows
-        self.era = era
-
-
-@final
-class MemoryTable:
-    """The rows of a namespace: chunks of some hundred, so that no write and no snapshot takes as
-    long as there are rows."""
-
-    def __init__(self, rows: dict[bytes, bytes]) -> None:
-        keys = sorted(rows)
-        self._era = 0
-        self._chunks: list[_Chunk] = []
-        for at in range(0, len(keys), CHUNK_ROWS):
-            some = keys[at : at + CHUNK_ROWS]
-            self._chunks.append(_Chunk(some, {key: rows[key] for key in some}, 0))
-        self._firsts = [chunk.keys[0] for chunk in self._chunks]
-        self.dirty_bytes = 0
-        self.size_bytes = _size(rows.items())
-        """Bytes of memory that all rows take, about; those of a snapshot are not counted."""
-
-    @property
-    def chunks(self) -> list[dict[bytes, bytes]]:
-        """The rows, chunk by chunk in the order of keys, as they are until the next write."""
-        return [chunk.rows for chunk in self._chunks]
-
-    def get(self, key: bytes) -> bytes | None:
-        at = bisect_right(self._firsts, key) - 1
-        return self._chunks[at].rows.get(key) if at >= 0 else None
-
-    def items(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        chunks, at = self._chunks, self._place(begin)
-        while at < len(chunks):
-            keys, rows = chunks[at].keys, chunks[at].rows
-            last = bisect_left(keys, end)
-            for key in keys[bisect_left(keys, begin) : last]:
-                yield key, rows[key]
-            if last < len(keys):
-                return
-            at += 1
-
-    some = items
-    """Nothing is left of a row that is gone."""
-
-    def some_back(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        chunks = self._chunks
-        for at in range(bisect_left(self._firsts, end) - 1, -1, -1):
-            keys, rows = chunks[at].keys, chunks[at].rows
-            first = bisect_left(keys, begin)
-            for key in reversed(keys[first : bisect_left(keys, end)]):
-                yield key, rows[key]
-            if first:
-                return
-
-    def snapshot(self) -> "MemoryTable":
-        self._era += 1  # a chunk that is changed from now on is copied first
-        view = MemoryTable({})
-        view._chunks, view._firsts, view._era = list(self._chunks), list(self._firsts), self._era
-        return view
-
-    def write(self, drops: list[tuple[bytes, bytes]], rows: dict[bytes, bytes | None]) -> None:
-        for begin, end in drops:
-            self._drop(begin, end)
-        for key, row in rows.items():
-            if row is None:
-                self._remove(key)
-            else:
-                self._put(key, row)
-                self.dirty_bytes += len(key) + len(row) + ROW_COSTS
-
-    def _place(self, key: bytes) -> int:
-        """Return the place of the chunk in which a key is, or would be."""
-        return max(bisect_right(self._firsts, key) - 1, 0)
-
-    def _own(self, at: int) -> _Chunk:
-        """Return a chunk that may be changed."""
-        chunk = self._chunks[at]
-        if chunk.era != self._era:
-            chunk = self._chunks[at] = _Chunk(list(chunk.keys), dict(chunk.rows), self._era)
-        return chunk
-
-    def _put(self, key: bytes, row: bytes) -> None:
-        if not self._chunks:
-            self._chunks.append(_Chunk([key], {key: row}, self._era))
-            self._firsts.append(key)
-            self.size_bytes += MEMORY_COSTS + len(key) + len(row)
-            return
-        at = self._place(key)
-        chunk = self._own(at)
-        old = chunk.rows.get(key)
-        if old is None:
-            insort(chunk.keys, key)
-            self.size_bytes += MEMORY_COSTS + len(key) + len(row)
-        else:
-            self.size_bytes += len(row) - len(old)
-        chunk.rows[key] = row
-        self._firsts[at] = chunk.keys[0]
-        if len(chunk.keys) > 2 * CHUNK_ROWS:
-            right = chunk.keys[CHUNK_ROWS:]
-            del chunk.keys[CHUNK_ROWS:]
-            moved = {key: chunk.rows.pop(key) for key in right}
-            self._chunks.insert(at + 1, _Chunk(right, moved, self._era))
-            self._firsts.insert(at + 1, right[0])
-
-    def _remove(self, key: bytes) -> None:
-        at = bisect_right(self._firsts, key) - 1
-        if at < 0 or key not in self._chunks[at].rows:
-            return
-        chunk = self._own(at)
-        self.size_bytes -= MEMORY_COSTS + len(key) + len(chunk.rows.pop(key))
-        del chunk.keys[bisect_left(chunk.keys, key)]
-        if chunk.keys:
-            self._firsts[at] = chunk.keys[0]
-        else:
-            del self._chunks[at], self._firsts[at]
-
-    def _drop(self, begin: bytes, end: bytes) -> None:
-        if begin >= end:
-            return
-        first, last = self._place(begin), bisect_left(self._firsts, end)
-        left = []
-        for chunk in self._chunks[first:last]:
-            keys = chunk.keys
-            kept = keys[: bisect_left(keys, begin)] + keys[bisect_left(keys, end) :]
-            if len(kept) == len(keys):
-                left.append(chunk)
-                continue
-            gone = keys[bisect_left(keys, begin) : bisect_left(keys, end)]
-            self.size_bytes -= _size((key, chunk.rows[key]) for key in gone)
-            if kept:
-                left.append(_Chunk(kept, {key: chunk.rows[key] for key in kept}, self._era))
-        self._chunks[first:last] = left
-        self._firsts[first:last] = [chunk.keys[0] for chunk in left]
-
-
-def _size(rows: Iterable[tuple[bytes, bytes]]) -> int:
-    return sum(MEMORY_COSTS + len(key) + len(row) for key, row in rows)
 
 
 @final
@@ -215,7 +62,7 @@ class MemoryEngine:
 
     def freeze(self) -> Callable[[], Awaitable[None]]:
         was_dirty = {name: table.dirty_bytes for name, table in self._tables.items()}
-        frozen = {name: table.snapshot().chunks for name, table in self._tables.items()}
+        frozen = {name: table.share() for name, table in self._tables.items()}
 
         async def finish() -> None:
             if not any(was_dirty.values()):

@@ -67,6 +67,11 @@ class RocksView:
         self._changed: list[bytes] = []
         """Keys that were changed since, in their order."""
 
+    @property
+    def pinned_bytes(self) -> int:
+        """Bytes of rows in memory: none, they are on the disk."""
+        return 0
+
     def get(self, key: bytes) -> bytes | None:
         try:
             return cast("bytes | None", self._snapshot[key])
