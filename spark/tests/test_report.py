@@ -83,6 +83,8 @@ def put_stages(root: Path) -> dict[str, tuple[int, int]]:
     records = {
         stage_group("painters"): (0, StageRecord(7, 4, settled=True), "painters"),
         stage_group("painters", "gold"): (1, StageRecord(3, 3), "painters<br>gold"),
+        stage_group("|painters"): (1, StageRecord(2, 1), "|painters"),
+        stage_group("|a|painters"): (2, StageRecord(4, 2), "|a|painters"),
         BROKER_STAGE_PREFIX + "old": (2, StageRecord(30, 10), "old"),
     }
     shown = {}

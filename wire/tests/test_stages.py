@@ -9,6 +9,7 @@ from lanemq.wire.message import (
     STAGED_QUEUE_OFFSET_MAX,
     StageRecord,
     Stages,
+    group_of_stage_group,
     stage_group,
 )
 
@@ -90,3 +91,22 @@ def test_equal_stages_are_equal() -> None:
 
 def test_the_shadow_group_is_named_after_the_group() -> None:
     assert stage_group("orders") == "%STAGE%orders"
+    assert stage_group("orders", "fast") == "%STAGE%|fast|orders"
+    assert stage_group("|orders") == "%STAGE%|orders"
+
+
+STAGED = st.tuples(st.text("ag|%", min_size=1, max_size=7), st.text("ag", max_size=2))
+
+
+@given(STAGED, STAGED)
+def test_a_shadow_group_is_that_of_one_group_and_strategy(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    assert group_of_stage_group(stage_group(*one)) == one[0]
+    assert (stage_group(*one) == stage_group(*other)) == (one == other)
+
+
+def test_a_group_that_is_called_like_a_strategy_has_records_of_its_own() -> None:
+    assert stage_group("|a|victim") != stage_group("victim", "a")
+    assert group_of_stage_group(stage_group("|a|victim")) == "|a|victim"
+    assert group_of_stage_group("%STAGE%|a|victim") == "victim"

@@ -3,7 +3,12 @@
 from dataclasses import dataclass
 from typing import Final, final
 
-from lanemq.wire.message import BROKER_STAGE_PREFIX, STAGE_PREFIX, StageRecord
+from lanemq.wire.message import (
+    BROKER_STAGE_PREFIX,
+    STAGE_PREFIX,
+    StageRecord,
+    group_of_stage_group,
+)
 
 STRATEGY_MARK: Final = "|"
 
@@ -39,11 +44,12 @@ def progress_of(
     record = StageRecord.unpack(number)
     if record is None:
         return None
-    kept_by, group, strategy = "consumer", shadow.removeprefix(STAGE_PREFIX), None
-    if shadow.startswith(BROKER_STAGE_PREFIX):
-        kept_by, group = "broker", shadow.removeprefix(BROKER_STAGE_PREFIX)
-    elif group.startswith(STRATEGY_MARK):
-        _, strategy, group = group.split(STRATEGY_MARK, 2)
+    group = group_of_stage_group(shadow)
+    assert group is not None, shadow
+    kept_by, strategy = "broker", None
+    if not shadow.startswith(BROKER_STAGE_PREFIX):
+        before = shadow.removeprefix(STAGE_PREFIX).removesuffix(group)
+        kept_by, strategy = "consumer", before.strip(STRATEGY_MARK) or None
     offset = record.queue_offset
     waiting = max(0, (end or 0) - offset)
     return StageProgress(

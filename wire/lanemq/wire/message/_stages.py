@@ -35,9 +35,14 @@ STAGED_QUEUE_OFFSET_MAX: Final = (1 << _OFFSET_BITS) - 1
 def stage_group(group: str, strategy: str = "") -> str:
     """Return the shadow group whose committed offsets are ``group``'s stage records.
 
-    Each strategy of a group that has several stage definitions has records of its own.
+    Each strategy of a group that has several stage definitions has records of its own. The name of
+    a strategy has no ``|``. That of a group may, so one like ``|a|g`` has its records under an
+    empty strategy: else they would be those of ``g`` for the strategy ``a``.
     """
-    return f"{STAGE_PREFIX}|{strategy}|{group}" if strategy else STAGE_PREFIX + group
+    is_like_strategy = group.startswith("|") and "|" in group[1:]
+    if strategy or is_like_strategy:
+        return f"{STAGE_PREFIX}|{strategy}|{group}"
+    return STAGE_PREFIX + group
 
 
 def is_stage_group(group: str) -> bool:
