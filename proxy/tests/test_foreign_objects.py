@@ -625,6 +625,17 @@ async def test_topics_of_many_are_read_with_rights_that_name_them(
             header = pull_header(topic, 0, 0, consumer_group="victim").to_fields()
             answer = await owner.call(Code.PULL_MESSAGE, header)
             assert answer.code not in REFUSED, answer
+        asked = {"topic": "DefaultCluster_REPLY_TOPIC", "queueId": "0", "group": "mine"}
+        for code in (
+            Code.GET_MAX_OFFSET,
+            Code.GET_MIN_OFFSET,
+            Code.GET_TOPIC_STATS_INFO,
+            Code.QUERY_TOPIC_CONSUME_BY_WHO,
+            Code.GET_TOPIC_CONFIG,
+        ):
+            assert_refused(await weak.call(code, asked))
+            answer = await owner.call(code, asked)
+            assert answer.code not in REFUSED, (code, answer)
         seen = ViewMessage(position_of(reply)).to_fields() | {"topic": "mine"}
         assert_refused(await weak.call(Code.VIEW_MESSAGE_BY_ID, seen))
         assert (await weak.send("DefaultCluster_REPLY_TOPIC")).code == 0

@@ -196,7 +196,7 @@ def _lacks(account: Account, resource: str | KeySpan, needed: int) -> str | None
             resource = RETRY_PREFIX + group_behind(staged)
             owned = account.permissions.get(resource)
     is_group = resource.startswith(RETRY_PREFIX)
-    if owned is None and must_be_named(resource, reads=not needed & PUB):
+    if owned is None and must_be_named(resource, is_sent_to=needed == PUB):
         owned = DENY
     if owned is None:
         owned = account.default_group_permission if is_group else account.default_topic_permission

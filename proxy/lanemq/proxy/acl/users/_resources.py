@@ -20,6 +20,7 @@ _NEEDS_REMEMBERED: Final = 4096
 
 KINDS: Final = {kind.lower(): kind for kind in Kind}
 ACTIONS: Final = {action.lower(): action for action in Action}
+_SENDING: Final = frozenset({Action.PUB})
 _OF_MESSAGES: Final = frozenset({Action.PUB, Action.SUB, Action.GET})
 """The actions of members of a group on its dead letters: none changes or deletes their topic."""
 
@@ -99,8 +100,8 @@ class Need(NamedTuple):
         One for all topics or groups does not, for what belongs to a group. Neither does the
         beginning of a name, for topics with messages of many others.
         """
-        reads = Action.PUB not in self.actions
-        if self.kind is Kind.TOPIC and must_be_named(self.name, reads=reads):
+        is_sent_to = self.actions == _SENDING
+        if self.kind is Kind.TOPIC and must_be_named(self.name, is_sent_to=is_sent_to):
             return resource.kind is Kind.TOPIC and not resource.is_prefix
         return self.owner is None or bool(resource.name.strip("%"))
 
