@@ -170,6 +170,7 @@ def test_what_can_hardly_be_meant_is_warned_of_and_gives_nothing(more: str, warn
         ("topicPerms", "*", "no topic is called '*'"),
         ("topicPerms", "two names", "no topic is called 'two names'"),
         ("topicPerms", "%LQ%0%T", "no topic is called '%LQ%0%T'"),
+        ("topicPerms", "%BROKER_STAGE%shop", "no topic is called '%BROKER_STAGE%shop'"),
         ("groupPerms", "shop*", "no name has a *"),
         ("groupPerms", "two names", "no group is called 'two names'"),
         ("groupPerms", "%RETRY%shop", "'%RETRY%shop' is the name of a topic"),

@@ -559,6 +559,7 @@ async def test_policies_that_cannot_be_made(
         ("Topic:" + "x" * 256, None, "no topic has a name of 256 characters"),
         ("Topic:%LQ%0%Orders", None, "no topic is called '%LQ%0%Orders'"),
         ("Topic:%LQ%*", None, "no topic is called '%LQ%'"),
+        ("Topic:%STAGE%shop", None, "no topic is called '%STAGE%shop'"),
         ("Topic:%RETRY%shop", None, "a retry topic is its group's: name Group:shop"),
         ("Group:shop ", None, "no group is called 'shop '"),
         ("Group:shop\n*", None, "no group is called 'shop\\n'"),

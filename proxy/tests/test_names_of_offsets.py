@@ -47,6 +47,7 @@ NAMES = (
     progress_topic("%DLQ%mine", 0),
     *(prefix + shadow for prefix in ("%RETRY%", "%DLQ%") for shadow in SHADOW_GROUPS),
     "%LQ%x",
+    *SHADOWS,
 )
 REFUSED = {ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION}
 
@@ -129,12 +130,14 @@ async def test_nobody_creates_them(broker: TestBroker, client: Client) -> None:
     assert topics_of(broker) == before
 
 
-@pytest.mark.parametrize("group", SHADOW_GROUPS)
+@pytest.mark.parametrize("group", [*SHADOW_GROUPS, progress_topic("mine", 0)])
 async def test_shadow_groups_are_not_made(broker: TestBroker, client: Client, group: str) -> None:
     chief = broker.connect(account=client.account and CHIEF)
     assert (await chief.send("mine")).code == 0
     before = topics_of(broker)
-    await client.heartbeat(consumers={group: {"mine": "*"}})
+    for roles in ({"consumers": {group: {"mine": "*"}}}, {"producers": ("mine", group)}):
+        assert (await client.heartbeat(**roles)).code in REFUSED
+    assert not (await chief.call(Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})).body
     header = pull_header("mine", 0, 0, consumer_group=group)
     for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE):
         assert (await client.call(code, header.to_fields())).code != 0
@@ -162,7 +165,7 @@ async def test_offsets_under_them_need_the_rights_to_their_topic(tmp_path: Path,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("topic", [NAMES[0], "%RETRY%%STAGE%|1|mine"])
+@pytest.mark.parametrize("topic", [NAMES[0], "%RETRY%%STAGE%|1|mine", "%STAGE%mine"])
 async def test_those_of_a_store_of_before_are_deleted_by_administrators(
     tmp_path: Path, kind: str, topic: str
 ) -> None:
@@ -190,7 +193,7 @@ async def test_those_of_a_store_of_before_are_deleted_by_administrators(
 
 def test_other_names_are_topics() -> None:
     assert all(map(has_only_offsets, NAMES))
-    assert not any(map(has_only_offsets, ("mine", "%RETRY%mine", "%KV%n", "LQ%0%T", "%STAGE%T")))
+    assert not any(map(has_only_offsets, ("mine", "%RETRY%mine", "%KV%n", "LQ%0%T", "STAGE%T")))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -204,6 +207,7 @@ async def test_those_of_a_store_of_before_are_for_administrators_alone(
         "%RETRY%%DLQ%%BROKER_STAGE%mine",
         "%DLQ%%STAGE%mine",
         progress_topic("mine", 0),
+        *SHADOWS,
     )
     accounts = ACCOUNTS.replace(
         "topicPerms: [mine", "defaultTopicPerm: PUB|SUB\n    topicPerms: [mine"
@@ -239,10 +243,11 @@ async def test_those_of_a_store_of_before_are_for_administrators_alone(
             assert [one.body for one in await chief.messages(topic)] == [b"left"]
             view = await chief.call(Code.VIEW_MESSAGE_BY_ID, {"offset": str(position)})
             assert view.code == 0, view.remark
-            # The offsets under the name of a retry topic are still the group's.
+            # The offsets under the name of a retry topic are still the group's; none are in a topic
+            # with the bare name of a shadow group.
             asked = {"topic": topic, "consumerGroup": "mine", "queueId": "0"}
             answer = await weak.call(Code.QUERY_CONSUMER_OFFSET, asked)
-            assert answer.code not in REFUSED, (topic, answer)
+            assert (answer.code in REFUSED) is (topic in SHADOWS), (topic, answer)
 
 
 def left_in(broker: TestBroker, topic: str) -> int:

@@ -115,7 +115,7 @@ WAITING_TOPICS: Final = frozenset(
 )
 """Topics of a broker's own with messages of all others: they wait there, or were put aside."""
 _OFFSETS_ONLY: Final = re.compile(
-    f"{PROGRESS_PREFIX}|(?:{RETRY_PREFIX}|{DLQ_PREFIX})+(?:{STAGE_PREFIX}|{BROKER_STAGE_PREFIX})"
+    f"{PROGRESS_PREFIX}|(?:{RETRY_PREFIX}|{DLQ_PREFIX})*(?:{STAGE_PREFIX}|{BROKER_STAGE_PREFIX})"
 )
 _OF_GROUPS: Final = re.compile(rf"\A(?:{RETRY_PREFIX}|{DLQ_PREFIX})+")
 INNER_PRODUCER_PREFIXES: Final = (SystemGroup.CLIENT_INNER_PRODUCER, "_INNER_TRACE_PRODUCER")
@@ -167,14 +167,15 @@ def is_closed_topic(topic: str) -> bool:
     return topic in CLOSED_TOPICS or topic.startswith(KV_PREFIX) or has_only_offsets(topic)
 
 
-def has_only_offsets(topic: str) -> bool:
-    """Return True for a name under which brokers keep offsets and nothing else: no topic has it.
+def has_only_offsets(name: str) -> bool:
+    """Return True for a name under which brokers keep offsets and nothing else: no topic has it,
+    and no group.
 
-    It is that of progress in a logical queue, or would be the retry or dead-letter topic of a
-    shadow group, however deep: rights to a group hold for its retry topic's group, too. Offsets
-    under it belong to another topic or group, and so do the rights to them.
+    It is that of progress in a logical queue or of a shadow group, or would be the retry or
+    dead-letter topic of a shadow group, however deep: rights to a group hold for its retry topic's
+    group, too. Offsets under it belong to another topic or group, and so do the rights to them.
     """
-    return topic.startswith("%") and _OFFSETS_ONLY.match(topic) is not None
+    return name.startswith("%") and _OFFSETS_ONLY.match(name) is not None
 
 
 def is_system_group(group: str) -> bool:

@@ -18,7 +18,6 @@ from lanemq.wire import (
     group_name_problem,
     has_only_offsets,
     is_system_group,
-    retry_topic,
 )
 from lanemq.wire.bodies import (
     SubscriptionGroupConfig,
@@ -85,8 +84,8 @@ class GroupSettings:
     def _checked(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
         """Return settings that may be kept. Raises ``Refused``."""
         problem = group_name_problem(config.group_name)
-        if problem is None and has_only_offsets(retry_topic(config.group_name)):
-            problem = f"{config.group_name} is the name of a group's stage records, and no group's"
+        if problem is None and has_only_offsets(config.group_name):
+            problem = f"offsets are kept under the name {config.group_name}: it is no group's"
         if problem is not None:
             raise Refused(ResponseCode.SYSTEM_ERROR, problem)
         self._topics.check_queues(max(config.retry_queue_nums, 0))

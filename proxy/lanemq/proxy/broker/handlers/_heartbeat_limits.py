@@ -1,8 +1,8 @@
-"""The limits of a heartbeat: lengths of names, and numbers of groups and subscriptions."""
+"""The limits of a heartbeat: names of groups, and numbers of groups and subscriptions."""
 
 from typing import Final
 
-from lanemq.wire import Refused, ResponseCode
+from lanemq.wire import Refused, ResponseCode, has_only_offsets
 from lanemq.wire.bodies import HeartbeatData
 
 from ...net.limits._names import check_name
@@ -14,8 +14,12 @@ SUBSCRIPTIONS_MAX: Final = 2000
 
 
 def check_names(data: HeartbeatData) -> None:
-    """Raise ``Refused`` for names that are too long to be kept."""
+    """Raise ``Refused`` for names that are too long to be kept, or are those of offsets."""
     check_name("client", data.client_id)
+    for group in (*data.producer_data_set, *data.consumer_data_set):
+        if has_only_offsets(group.group_name):
+            remark = f"offsets are kept under the name {group.group_name}: it is no group's"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
     for producer in data.producer_data_set:
         check_name("producer group", producer.group_name)
     for consumer in data.consumer_data_set:

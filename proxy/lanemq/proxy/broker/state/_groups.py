@@ -14,7 +14,6 @@ from lanemq.wire import (
     fastjson,
     group_name_problem,
     has_only_offsets,
-    retry_topic,
 )
 from lanemq.wire.bodies import SubscriptionGroupConfig
 
@@ -85,7 +84,7 @@ class Groups:
         """Return whether a group is created at its first use."""
         is_open = self._config.auto_create_subscription_group
         is_open = is_open or name.startswith(SYSTEM_GROUP_PREFIX)
-        is_open = is_open and not has_only_offsets(retry_topic(name))
+        is_open = is_open and not has_only_offsets(name)
         return is_open and group_name_problem(name) is None
 
     def put(self, config: SubscriptionGroupConfig) -> None:
