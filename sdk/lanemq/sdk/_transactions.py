@@ -39,6 +39,7 @@ from .producer._opening import full_names, opened
 from .producer._tracer import Tracer
 
 LOGGER = get_logger("lanemq.sdk.transactions")
+CHECKS = get_logger("lanemq.sdk.transactions.checks", by_peers=True)
 
 
 class TransactionState(Enum):
@@ -174,7 +175,7 @@ class TransactionProducer(Producer):
         properties = stored.properties
         group = properties.get(Property.PGROUP)
         if group != self.group:
-            LOGGER.warning("%s asked for a transaction of group %s", address, group)
+            CHECKS.warning("%s asked for a transaction of group %s", address, group)
             return
         message = self._received(stored)
         await unpack((message,))
@@ -206,7 +207,7 @@ class TransactionProducer(Producer):
         try:
             state = await self._check(message)
         except Exception as error:  # the application's own
-            LOGGER.exception("the check of %s failed; it will be asked for again", message)
+            CHECKS.exception("the check of %s failed; it will be asked for again", message)
             return TransactionState.UNKNOWN, error
         return _checked(state), None
 

@@ -7,6 +7,7 @@ Source: RocketMQ 4.9.8, ClientRemotingProcessor.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, final
 
 import trio
@@ -47,11 +48,13 @@ from ..observe._task_dump import task_dump
 from ._consumer_core import ConsumerCore
 from .pulls._held_queue import HeldQueue
 
-LOGGER = get_logger("lanemq.sdk.consumer")
+LOGGER = get_logger("lanemq.sdk.consumer.requests", by_peers=True)
 
 MIB = 1 << 20
 RESET_BYTES_MAX: Final = 1 << 20
 """The longest body of a reset: one has the queues of one topic, some 100 bytes each."""
+DUMP_PERIOD_S: Final = 1.0
+"""Seconds for which a dump of all tasks is the answer: one takes as long as there are tasks."""
 
 
 Listener = ConcurrentListener | OrderlyListener | KeyOrderedListener | StagedConcurrentListener
@@ -86,6 +89,8 @@ class _Requests:
     is_locked: Callable[[MessageQueue], bool] | None
     concurrency: Callable[[], int]
     reading: trio.Lock = field(init=False, default_factory=trio.Lock)
+    dump: str = field(init=False, default="")
+    dumped_s: float = field(init=False, default=-inf)
 
     def _check_group(self, group: str) -> None:
         if group != self.core.group:
@@ -157,9 +162,14 @@ class _Requests:
             status_table={
                 topic: core.topic_stats(topic).status(now_s) for topic in core.subscriptions
             },
-            jstack=task_dump() if header.jstack_enable else None,
+            jstack=self._dump(now_s) if header.jstack_enable else None,
         )
         return frame.reply(body=info.encode())
+
+    def _dump(self, now_s: float) -> str:
+        if now_s - self.dumped_s >= DUMP_PERIOD_S:
+            self.dump, self.dumped_s = task_dump(), now_s
+        return self.dump
 
     def _queue_info(self, held: HeldQueue) -> ProcessQueueInfo:
         offsets = held.messages.offsets

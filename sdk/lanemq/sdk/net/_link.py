@@ -7,6 +7,7 @@ Reproduces what NettyRemotingAbstract and NettyRemotingClient do for one channel
 import itertools
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import final
 
 import trio
@@ -18,6 +19,7 @@ from lanemq.wire.frame import Connection, Frame, PeerClosed, encode_frame
 from .._errors import BrokerUnreachable, RequestTimedOut
 from ..observe._log import get_logger
 from ._outbox import Outbox, encoded
+from ._served import ServedRequests
 from ._timeouts import OnAnswer, Timeouts
 from ._tls_errors import why_broken
 
@@ -30,8 +32,6 @@ Serve = Callable[["Link", Frame], Awaitable[None] | None]
 """Handles a request that the server sent. An awaitable that it returns runs in a task."""
 
 RECEIVE_BYTES = 65_536
-# Server-initiated requests under way at once on one connection; past it they are refused.
-SERVED_MAX = 64
 # A call that times out on a connection on which nothing was heard for this long takes it for
 # dead and breaks it, so that the next call dials again. (The Java client breaks it at once.)
 SILENCE_MAX_S = 10.0
@@ -55,16 +55,15 @@ class Link:
         self.number = next(_NUMBERS)
         self.broken: str | None = None
         self.last_heard_s = 0.0
-        self._serve = serve
         self._on_broken = on_broken
         self._protocol = Connection(max_frame_bytes=max_bytes)
         self._calls = Timeouts()
         self._opened = trio.Event()
         self._stream: trio.abc.Stream | None = None
         self._outbox = Outbox()
+        self._requests = ServedRequests(address, partial(serve, self), self.post, self._outbox)
         self._tends = 0  # that have begun
         self._asked_for = -1  # the number of them when the core was asked for the next one
-        self._served = 0
         self._scope = trio.CancelScope(shield=True)
 
     # The task that owns the connection
@@ -130,8 +129,8 @@ class Link:
                     if frame.is_response:
                         answers += 1
                         answer(frame.opaque, frame)
-                    else:
-                        self._take_request(frame, nursery)
+                    elif self._requests.take(frame, nursery):
+                        await trio.lowlevel.checkpoint()
                 if not data and isinstance(protocol.next_event(), PeerClosed):
                     return "the server closed the connection"
                 # Callers woken together will write together: let the writer join their frames.
@@ -142,23 +141,6 @@ class Link:
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
             return f"the connection broke: {why_broken(error)}"
         return self.broken
-
-    def _take_request(self, frame: Frame, nursery: trio.Nursery) -> None:
-        if self._served >= SERVED_MAX:
-            LOGGER.warning("%s: too many requests at once, %d dropped", self.address, frame.code)
-            if not frame.is_oneway:
-                self.post(frame.reply(2, remark="[OVERLOAD]too many requests to this client"))
-            return
-        work = self._serve(self, frame)
-        if work is not None:
-            self._served += 1
-            nursery.start_soon(self._finish_request, work)
-
-    async def _finish_request(self, work: Awaitable[None]) -> None:
-        try:
-            await work
-        finally:
-            self._served -= 1
 
     async def _write_loop(self) -> None:
         try:
@@ -171,12 +153,14 @@ class Link:
     # What callers use
 
     def post(self, frame: Frame) -> None:
-        """Write ``frame`` without waiting; on a broken link it is dropped."""
-        self._post(encode_frame(frame))
+        """Answer the server without waiting; on a broken link the answer is dropped."""
+        self._post(encode_frame(frame), is_answer=True)
 
-    def _post(self, data: bytes) -> None:
-        if self.broken is None and (error := self._outbox.post(data)) is not None:
-            self.break_off(f"the connection broke: {error}")
+    def _post(self, data: bytes, *, is_answer: bool = False) -> None:
+        if self.broken is None:
+            error = self._outbox.post(data, is_answer=is_answer)
+            if error is not None:
+                self.break_off(f"the connection broke: {error}")
 
     async def ready(self) -> None:
         """Wait until the link is open and its buffer has room; raise ``BrokerUnreachable``."""

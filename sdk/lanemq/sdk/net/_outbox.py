@@ -46,6 +46,8 @@ class Outbox:
         self._lock = threading.Lock()
         self._waiting = bytearray()
         self._writing = False
+        # Of answers to the server, among what waits and what is being written.
+        self._answer_bytes = self._written_answer_bytes = 0
         # What a thread is writing, and how much of it the kernel took, once that is known.
         self._direct = b""
         self._took: deque[int] = deque()
@@ -56,6 +58,11 @@ class Outbox:
     def is_full(self) -> bool:
         """True if callers have to wait before they add more."""
         return len(self._waiting) > HIGH_BYTES
+
+    @property
+    def answer_bytes(self) -> int:
+        """The bytes of answers that the kernel is yet to take, or a few more than these."""
+        return self._answer_bytes + self._written_answer_bytes
 
     @property
     def is_empty(self) -> bool:
@@ -96,13 +103,18 @@ class Outbox:
             self._closed, self._fd = True, -1
         self._drained.unpark_all()
 
-    def post(self, data: bytes) -> OSError | None:
-        """Add a frame, and write it if that can be done without waiting."""
+    def post(self, data: bytes, *, is_answer: bool = False) -> OSError | None:
+        """Add a frame, and write it if that can be done without waiting.
+
+        ``is_answer`` says that the server has asked for it.
+        """
         error = None
         with self._lock:
             self._settle()
             is_idle = not (self._waiting or self._writing or self.bursts)
             self._waiting += data
+            if is_answer:
+                self._answer_bytes += len(data)
             if is_idle:
                 error = self._write()
         self._go_on()
@@ -128,6 +140,8 @@ class Outbox:
         if self._fd >= 0 and self._waiting:
             try:
                 del self._waiting[: os.write(self._fd, self._waiting)]
+                if not self._waiting:
+                    self._answer_bytes = 0
             except BlockingIOError:
                 pass
             except OSError as error:
@@ -152,6 +166,7 @@ class Outbox:
             with self._lock:
                 self._settle()
                 data, self._waiting = self._waiting, bytearray()
+                self._written_answer_bytes, self._answer_bytes = self._answer_bytes, 0
                 self._writing = bool(data)
             if data:
                 await stream.send_all(data)

@@ -30,6 +30,7 @@ from ..observe._log import get_logger
 from ._acl import Credentials, sign
 from ._link import Dial, Link
 from ._outbox import encoded
+from ._served import LOGGER as REQUESTS
 from ._tls import over_tls
 
 LOGGER = get_logger("lanemq.sdk.remoting")
@@ -242,7 +243,7 @@ class RemotingClient:
             return frame.reply(error.code, remark=error.remark)
         if isinstance(error, RemoteProtocolError):
             return frame.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
-        LOGGER.error("request %d of the server failed", frame.code, exc_info=error)
+        REQUESTS.error("request %d of the server failed", frame.code, exc_info=error)
         return frame.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
     @staticmethod

@@ -18,12 +18,16 @@ from .._messages import ReceivedMessage
 PREFIX = "lanemq_"
 
 
-def get_logger(name: str) -> logging.Logger:
-    """Return the logger ``name``; its records get fields before any handler sees them."""
+def get_logger(name: str, *, by_peers: bool = False) -> logging.Logger:
+    """Return the logger ``name``; its records get fields before any handler sees them.
+
+    With ``by_peers``, for lines that servers cause as often as they like, it logs twenty
+    of a kind a minute, and counts the others.
+    """
     logger = logging.getLogger(name)
     if not any(isinstance(known, _Fields) for known in logger.filters):
         logger.addFilter(_Fields())  # before the arguments are replaced by what is shown of them
-    return local.get_logger(name)
+    return local.get_logger(name, by_peers=by_peers)
 
 
 @final

@@ -24,7 +24,7 @@ from ..net._client import Client
 from ..observe._log import get_logger
 from ._outgoing import REPLY
 
-LOGGER = get_logger("lanemq.sdk.request_reply")
+LOGGER = get_logger("lanemq.sdk.request_reply", by_peers=True)
 
 
 def reply_to(message: ReceivedMessage, body: bytes) -> Message:

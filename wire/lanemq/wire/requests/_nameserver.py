@@ -37,7 +37,8 @@ _LISTS: Final = (
     Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
 )
 _ANSWERS: Final = {
-    Code.GET_ROUTEINFO_BY_TOPIC: AnswerSize.WIDE,
+    # A logical topic of 2,048 queues, each with several segments, needs more than AnswerSize.WIDE.
+    Code.GET_ROUTEINFO_BY_TOPIC: AnswerSize.ALL,
     **dict.fromkeys(_LISTS, AnswerSize.ALL),
 }
 
