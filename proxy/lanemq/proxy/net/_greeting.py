@@ -26,9 +26,10 @@ async def greet(
         tls=server.tls,
         peer=peer,
         account=account,
+        turn=server.watch.turn,
         timeout_s=server.limits.handshake_s,
+        stall_s=server.limits.write_stall_s,
     )
     if accepted is None:
         return None
-    transport, data = accepted
-    return transport, data or await transport.receive()
+    return accepted, await accepted.receive()

@@ -19,6 +19,7 @@ from ..limits._budget import Account
 from ._tls_errors import why_refused
 from ._tls_transport import TlsTransport
 from ._transport import GONE, Transport
+from ._turn import Turn
 
 LOGGER = get_logger("lanemq.proxy.tls", by_peers=True)
 
@@ -84,19 +85,22 @@ async def accept_tls(
     tls: ServerTls,
     peer: HostAddress,
     account: Account,
+    turn: Turn,
     timeout_s: float,
-) -> tuple[TlsTransport, bytes] | None:
+    stall_s: float,
+) -> TlsTransport | None:
     """Complete the handshake that ``first`` begins; returns the transport of what follows.
 
-    With it come the first bytes that it brought, if any are there already. None where no TLS came
-    about: the log has the reason, and the peer an alert, if it understands one.
+    None where no TLS came about: the log has the reason, and the peer an alert, if it understands
+    one. ``turn`` and ``stall_s`` are those of ``TlsTransport``.
     """
     assert tls.context is not None
-    over_tls = TlsTransport(transport, tls.context, account=account)
+    over_tls = TlsTransport(transport, tls.context, account=account, turn=turn, stall_s=stall_s)
     is_told = False
     try:
         with trio.move_on_after(timeout_s):
-            return over_tls, await over_tls.shake_hands(first)
+            await over_tls.shake_hands(first)
+            return over_tls
         why = f"not complete after {timeout_s:g} s"
     except ssl.SSLError as error:
         why, is_told = why_refused(error), True
