@@ -21,12 +21,19 @@ def check_names(data: HeartbeatData) -> None:
             remark = f"offsets are kept under the name {group.group_name}: it is no group's"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
     for producer in data.producer_data_set:
-        check_name("producer group", producer.group_name)
+        _check_group("producer group", producer.group_name)
     for consumer in data.consumer_data_set:
-        check_name("consumer group", consumer.group_name)
+        _check_group("consumer group", consumer.group_name)
         check_name("consume type", consumer.consume_type)
         check_name("message model", consumer.message_model)
         check_name("start of consumption", consumer.consume_from_where)
+
+
+def _check_group(kind: str, name: str) -> None:
+    check_name(kind, name)
+    if has_only_offsets(name):
+        remark = f"offsets are kept under the name {name}: it is no {kind}'s"
+        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def check_numbers(data: HeartbeatData, groups: int) -> None:
