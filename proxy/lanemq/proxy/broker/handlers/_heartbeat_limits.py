@@ -16,10 +16,6 @@ SUBSCRIPTIONS_MAX: Final = 2000
 def check_names(data: HeartbeatData) -> None:
     """Raise ``Refused`` for names that are too long to be kept, or are those of offsets."""
     check_name("client", data.client_id)
-    for group in (*data.producer_data_set, *data.consumer_data_set):
-        if has_only_offsets(group.group_name):
-            remark = f"offsets are kept under the name {group.group_name}: it is no group's"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
     for producer in data.producer_data_set:
         _check_group("producer group", producer.group_name)
     for consumer in data.consumer_data_set:
