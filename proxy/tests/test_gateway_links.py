@@ -16,7 +16,7 @@ from lanemq.proxy.gateway._client_links import ClientLinks
 from lanemq.proxy.gateway._connecting import Connecting
 from lanemq.proxy.gateway._counts import Counts
 from lanemq.proxy.gateway._gathered import GATHERED_MAX
-from lanemq.proxy.gateway._link import BrokerLink
+from lanemq.proxy.gateway._link import TURN_FRAMES, BrokerLink
 from lanemq.proxy.net._answers import Answer, Encoded
 from lanemq.proxy.net._session import Session
 from lanemq.proxy.net.limits._budget import Account, Budget
@@ -221,3 +221,26 @@ async def test_answers_before_what_a_broker_should_not_have_sent_are_passed_on()
         await at.broker.send_all(encode_frame(asked.reply()) + b"\xff" * 8)
         await at.ended.wait()
         assert at.results == [(1, 0), (2, ResponseCode.SERVICE_NOT_AVAILABLE)]
+
+
+async def test_the_small_requests_of_one_read_are_looked_into_in_turns() -> None:
+    count, most, now = 1000, 0, 0
+
+    class Steps(trio.abc.Instrument):
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            nonlocal now
+            now = 0
+
+    class Counted(Long):
+        def request(self, frame: Frame) -> Frame:
+            nonlocal most, now
+            now += 1
+            most = max(most, now)
+            return frame
+
+    trio.lowlevel.add_instrument(steps := Steps())
+    async with linked(Unread(), cast("SeenAnswers", Counted())) as at:
+        await at.broker.send_all(encode_frame(SHORT_REQUEST) * count)
+        await until(lambda: len(at.seen) == count)
+    trio.lowlevel.remove_instrument(steps)
+    assert most <= TURN_FRAMES

@@ -19,6 +19,7 @@ from lanemq.wire.frame import (
     FLAG_ONEWAY,
     Connection,
     Frame,
+    NeedData,
     PeerClosed,
     SerializeType,
     encode_frame,
@@ -35,6 +36,7 @@ from ._long_frame import LongFrame
 LOGGER = get_logger("lanemq.proxy.gateway.links", by_peers=True)
 
 RECEIVE_BYTES: Final = 65_536
+TURN_FRAMES: Final = 128  # a read has thousands of small ones, each to be looked into
 HIGH_BYTES: Final = 1 << 20
 """Unsent bytes from which on no more of the client is read."""
 NO_LEASE: Final = "the proxy's lease has ended since"
@@ -209,13 +211,13 @@ class BrokerLink:
                     if self._now_era() != self._era:
                         return NO_LEASE
                     watch.mark_s = begun_s = perf_counter()
-                    is_closed = self._pass_back()
+                    event = self._pass_back()
                     if watch.is_held_since(begun_s):
                         watch.note(f"answers of {self._name} for {session.peer}")
-                    if not self._long:
+                    if not isinstance(event, Frame):
                         break
                     await self._pass_long_back()
-                if is_closed:
+                if isinstance(event, PeerClosed):
                     turn.spend(ENDING_S)
                     return "the broker closed the connection"
                 if not session.has_room:
@@ -227,22 +229,22 @@ class BrokerLink:
             turn.spend(ENDING_S)
             return f"the connection broke: {error}"
 
-    def _pass_back(self) -> bool:
-        """Pass on what the broker sent, up to a frame that takes several turns; returns whether it
-        has ended the connection."""
-        protocol, long = self._protocol, self._long
-        seen: list[Frame] = []
+    def _pass_back(self) -> Frame | NeedData | PeerClosed:
+        """Pass on what the broker sent, as far as a turn goes; behind a frame may be more."""
+        next_event, seen = self._protocol.next_event, list[Frame]()
         try:
-            while not long and isinstance(event := protocol.next_event(), Frame):
+            while isinstance(event := next_event(), Frame):
                 self._take(event, seen)
+                if self._long or len(seen) >= TURN_FRAMES:
+                    break
         finally:  # also what came before bytes that break the protocol
             if seen:
                 self._receive(seen)
         self._charge()
-        return not long and isinstance(event, PeerClosed)
+        return event
 
     async def _pass_long_back(self) -> None:
-        """Pass on a frame that takes several turns; what follows it waits."""
+        """Pass on a frame that takes several turns, if there is one; what follows it waits."""
         for frame in await self._long.make():
             if frame.is_response:
                 self._asked.take(frame.opaque)

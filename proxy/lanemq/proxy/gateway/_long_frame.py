@@ -2,6 +2,8 @@
 
 from typing import final
 
+import trio
+
 from lanemq.wire.frame import Frame
 
 from ..net._loop_watch import Timed, loop_watch
@@ -35,8 +37,11 @@ class LongFrame:
         return True
 
     async def make(self) -> list[Frame]:
-        """Make the frame, and forget it; none where it was given up meanwhile."""
-        assert self._waiting is not None, "there is one"
+        """Make the frame, and forget it; none, a turn later, where there is none or it was given up
+        meanwhile."""
+        if self._waiting is None:
+            await trio.lowlevel.checkpoint()
+            return []
         making = self._answers.long_frame(*self._waiting)
         made = await Timed(making, loop_watch(), self._who, owner=self._session)
         if not self:
