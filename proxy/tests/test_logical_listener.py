@@ -74,6 +74,19 @@ async def test_messages_are_read_at_any_listener_wherever_they_are(
         assert again.log_position == message.log_position
 
 
+async def test_names_of_offsets_are_no_topics_and_no_groups_at_a_listener(
+    cluster: LogicalCluster,
+) -> None:
+    client = await connect(cluster, 1)
+    for name in ("%STAGE%g", "%STAGE%|fast|g", "%BROKER_STAGE%g", "%LQ%0%T"):
+        assert (await client.send(name)).code != 0, name
+        settings = {"topic": name, "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
+        settings |= {"defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG", "order": "false"}
+        assert (await client.call(17, settings)).code != 0, name
+        assert (await client.heartbeat("c", consumers={name: {"T": "*"}})).code != 0, name
+    assert (await client.heartbeat("c", consumers={"g": {"T": "*"}})).code == 0
+
+
 async def test_a_pull_waits_for_the_next_message_and_is_answered_when_it_comes(
     cluster: LogicalCluster,
 ) -> None:
