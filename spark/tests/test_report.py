@@ -159,6 +159,8 @@ def test_a_browser_shows_rates_sizes_tags_lags_and_stages(
     assert told_of == {
         ("painters", None, "consumer"),
         ("painters", "gold", "consumer"),
+        ("|painters", None, "consumer"),
+        ("|a|painters", None, "consumer"),
         ("old", None, "broker"),
     }
     times = [one.store_timestamp_ms // 1000 for one in records]
