@@ -296,7 +296,8 @@ async def test_prepare_names_what_is_wrong(cluster: LogicalCluster) -> None:
         (rename(source, queue_id=7), "message queue 7 not exist"),
     ):
         await client.send("plain")
-        answer = await cluster.prepare(wrong, target)
+        there = rename(target, topic=wrong.message_queue.topic)
+        answer = await cluster.prepare(wrong, there)
         assert (answer.code, answer.remark) == (1, remark)
     answer = await cluster.commit(source.sealed(10), rename(target, queue_id=5).with_delta(10))
     assert (answer.code, answer.remark) == (1, "message queue 5-0 not exist")
