@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Final
 
@@ -433,8 +434,25 @@ async def told_queues(proxy: str) -> list[Queue]:
         return []
 
 
+async def has_order(at: Site) -> bool:
+    """Return whether the proxies' log has an order of the topic's queues. Up to then the cluster's
+    counts, and a proxy that took no record in two seconds does without for five."""
+
+    def find() -> bool:
+        for path in at.upstream.folder.rglob("store/commitlog/*"):
+            with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as log:
+                if log.find(b"topic/" + GROWING.encode()) >= 0:
+                    return True
+        return False
+
+    await until_all_see(at, len(await told_queues(at.addresses[0])))  # has them look for one
+    return await trio.to_thread.run_sync(find)
+
+
 async def grow(at: Site, broker: str, queues: int) -> None:
-    """Set the number of queues at one broker, as ``updateTopic -b`` does."""
+    """Set the number of queues at one broker, as ``updateTopic -b`` does, once they have an
+    order."""
+    await until(lambda: has_order(at))
     async with open_admin(name_servers=at.upstream.name_server, timeout_s=PATIENT_S) as admin:
         address = await admin.address_of(broker)
         await admin.put_topic(address, TopicConfig(GROWING, queues, queues))
